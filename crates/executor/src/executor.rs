@@ -1,0 +1,381 @@
+//! The executor: its lanes, its life, and what all its strands share.
+//!
+//! # Shutdown
+//! 1. [`Executor::drain`] waits until no strand is active, up to a deadline. Submissions are still
+//!    accepted: running work may submit more.
+//! 2. [`Executor::close`] refuses submissions, closes the lanes and *buries* the turns that lie in
+//!    them: their operations are skipped and their timelines advance to the end, so every waiter
+//!    wakes. Turns that this makes ready come back to be buried too; they lie in a list and one
+//!    thread works it off, so a chain of ten thousand needs no stack.
+//! 3. An operation that is still running ends in its own time; its thread then buries the turn.
+//!
+//! # Fork
+//! An executor belongs to the process that made it. In a forked child every call is refused before
+//! it takes a lock, and nothing of it is cleaned up there.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::deadlock;
+use crate::failure::{Failure, Unacknowledged};
+use crate::frames::{self, Frame};
+use crate::lane::{Crew, Job, Lane, Spawn};
+use crate::operation::{Kind, Operation, Operations};
+use crate::process;
+use crate::strand::{Runner, Strand, Turn, serve};
+use crate::sync::{
+    self, AtomicBool, AtomicU64, Mutex, Ordering, Thread, current, park_until,
+};
+
+/// Called for a failure that nobody acknowledged. It may run on any thread and must be brief.
+pub type Reporter = Box<dyn Fn(&Arc<Failure>) + Send + Sync>;
+
+/// How an executor is made.
+pub struct Config {
+    /// Native workers: as many as the cores it may use.
+    pub workers: usize,
+    /// Host threads that may be busy at once, and foreign threads likewise.
+    pub host_threads: usize,
+    /// Told of failures that nobody acknowledged.
+    pub reporter: Reporter,
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("workers", &self.workers)
+            .field("host_threads", &self.host_threads)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a submission was not accepted. Nothing was submitted.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Refused {
+    /// The executor is shut down.
+    ShutDown,
+    /// The executor belongs to the process that this one was forked from.
+    Inherited,
+    /// The thread that would run it cannot be made.
+    NoThread(io::Error),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ShutDown => f.write_str("the runtime is shut down"),
+            Self::Inherited => f.write_str("the stream belongs to the parent process"),
+            Self::NoThread(error) => write!(f, "no thread could be started: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// Runs strands on its threads.
+pub struct Executor(Arc<Shared>);
+
+impl fmt::Debug for Executor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Executor").field("threads", &self.threads()).finish_non_exhaustive()
+    }
+}
+
+/// What the strands of an executor share.
+pub(crate) struct Shared {
+    pub(crate) native: Arc<Lane>,
+    pub(crate) host: Arc<Lane>,
+    pub(crate) foreign: Arc<Lane>,
+    pub(crate) deadlock: Mutex<deadlock::Table>,
+    generation: u64,
+    strands: AtomicU64,
+    /// Active strands and loose operations, in steps of [`ONE`], and [`DRAINING`].
+    activity: AtomicU64,
+    drainer: Mutex<Option<Thread>>,
+    closed: AtomicBool,
+    host_started: AtomicBool,
+    grave: Mutex<Grave>,
+    unacknowledged: Mutex<Unacknowledged>,
+    reporter: Reporter,
+}
+
+/// One operation that belongs to no strand. While it exists the executor is not drained.
+pub(crate) struct Loose {
+    operations: Operations,
+    shared: Arc<Shared>,
+}
+
+impl Loose {
+    fn new<T: Operation>(shared: Arc<Shared>, operation: T) -> Self {
+        let mut operations = Operations::default();
+        operations.push(operation);
+        shared.strand_activated();
+        Self { operations, shared }
+    }
+
+    /// Runs it here. Nobody waits for it, so its fault has nobody to go to.
+    pub(crate) fn run(mut self) {
+        frames::enter(Frame::LOOSE);
+        let _ = self.operations.run_next();
+        frames::leave();
+    }
+
+    /// Takes the operation out, to be run before `self` is dropped.
+    pub(crate) fn take<T: Operation>(&mut self) -> Option<T> {
+        self.operations.take_next()
+    }
+}
+
+impl Drop for Loose {
+    fn drop(&mut self) {
+        drop(std::mem::take(&mut self.operations));
+        self.shared.strand_retired();
+    }
+}
+
+const DRAINING: u64 = 1;
+const ONE: u64 = 2;
+
+/// Turns to be buried, and whether a thread is at it.
+#[derive(Default)]
+struct Grave {
+    turns: Vec<Turn>,
+    attended: bool,
+}
+
+fn spawn_worker(lane: Arc<Lane>) -> io::Result<()> {
+    process::with_signals_blocked(|| {
+        sync::spawn("clika-worker", move || serve(&lane, Runner::Worker))
+    })
+}
+
+fn spawn_host_thread(lane: Arc<Lane>) -> io::Result<()> {
+    process::with_signals_blocked(|| {
+        sync::spawn("clika-host", move || serve(&lane, Runner::HostThread))
+    })
+}
+
+impl Executor {
+    /// Host threads leave after idling this long.
+    const KEEP_IDLE: Duration = Duration::from_secs(10);
+
+    /// Starts an executor, with its first worker.
+    ///
+    /// # Errors
+    /// If that thread cannot be made.
+    pub fn new(config: Config) -> io::Result<Self> {
+        let executor = Self::manned_by(config, Some(spawn_worker), Some(spawn_host_thread));
+        executor.0.native.ensure_thread()?;
+        Ok(executor)
+    }
+
+    /// An executor without threads yet, whose native and host lane get theirs by these functions.
+    pub(crate) fn manned_by(config: Config, native: Option<Spawn>, host: Option<Spawn>) -> Self {
+        process::watch_forks();
+        let lane = |limit, keep_idle, spawn| Lane::new(Crew { limit, keep_idle, spawn });
+        let (threads, idle) = (config.host_threads, Some(Self::KEEP_IDLE));
+        Self(Arc::new(Shared {
+            native: lane(config.workers, None, native),
+            host: lane(threads, idle, host),
+            foreign: lane(threads, idle, None),
+            deadlock: Mutex::new(deadlock::Table::default()),
+            generation: process::generation(),
+            strands: AtomicU64::new(0),
+            activity: AtomicU64::new(0),
+            drainer: Mutex::new(None),
+            closed: AtomicBool::new(false),
+            host_started: AtomicBool::new(false),
+            grave: Mutex::new(Grave::default()),
+            unacknowledged: Mutex::new(Unacknowledged::default()),
+            reporter: config.reporter,
+        }))
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.0
+    }
+
+    /// A new strand.
+    #[must_use]
+    pub fn strand(&self, name: Option<&str>) -> Arc<Strand> {
+        self.make_strand(name, false)
+    }
+
+    /// A new strand whose operations are run by the threads that submit them: see
+    /// [`Strand::visit`].
+    #[must_use]
+    pub fn inline_strand(&self, name: &str) -> Arc<Strand> {
+        self.make_strand(Some(name), true)
+    }
+
+    fn make_strand(&self, name: Option<&str>, inline: bool) -> Arc<Strand> {
+        let id = self.0.strands.fetch_add(1, Ordering::Relaxed) + 1;
+        Strand::new(self.0.clone(), id, name.map(Box::from), inline)
+    }
+
+    /// Queues an operation that belongs to no strand, behind the strands that are ready.
+    ///
+    /// # Errors
+    /// As for [`Strand::push`].
+    pub fn push_loose<T: Operation>(&self, operation: T) -> Result<(), Refused> {
+        self.0.admit(T::KIND)?;
+        let lane = self.0.lane(T::KIND).unwrap_or(&self.0.native);
+        let loose = Loose::new(self.0.clone(), operation);
+        lane.push(Job::Loose(loose)).map_err(|_| Refused::ShutDown)
+    }
+
+    /// Whether the foreign lane needs one more thread. `true` counts it: it must
+    /// [arrive](crate::ForeignThread::arrive), or be [dismissed](Self::dismiss).
+    #[must_use]
+    pub fn recruit(&self) -> bool {
+        self.0.foreign.recruit()
+    }
+
+    /// A recruited thread could not be made.
+    pub fn dismiss(&self) {
+        self.0.foreign.depart();
+    }
+
+    /// Native, host and foreign threads, as of now.
+    #[must_use]
+    pub fn threads(&self) -> [usize; 3] {
+        [self.0.native.threads(), self.0.host.threads(), self.0.foreign.threads()]
+    }
+
+    /// Waits until everything submitted has run (`true`) or `deadline` passed (`false`).
+    pub fn drain(&self, deadline: Option<Instant>) -> bool {
+        let shared = &*self.0;
+        *shared.drainer.lock() = Some(current());
+        shared.activity.fetch_or(DRAINING, Ordering::AcqRel);
+        while shared.activity.load(Ordering::Acquire) >= ONE {
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                return false;
+            }
+            park_until(deadline);
+        }
+        true
+    }
+
+    /// Refuses submissions from here on and drops what has not begun.
+    pub fn close(&self) {
+        let shared = &*self.0;
+        shared.closed.store(true, Ordering::Release);
+        for lane in [&shared.native, &shared.host, &shared.foreign] {
+            for job in lane.close() {
+                match job {
+                    Job::Turn(turn) => shared.bury(turn),
+                    Job::Loose(loose) => drop(loose),
+                }
+            }
+        }
+    }
+
+    /// The failures that nobody has acknowledged, which are acknowledged by this.
+    #[must_use]
+    pub fn take_unacknowledged(&self) -> Vec<Arc<Failure>> {
+        let failures = self.0.unacknowledged.lock().take();
+        failures.into_iter().filter(|failure| failure.acknowledge()).collect()
+    }
+
+    /// Whether this process inherited the executor by a fork and must not touch it.
+    #[must_use]
+    pub fn is_inherited(&self) -> bool {
+        self.0.is_inherited()
+    }
+}
+
+impl Drop for Executor {
+    fn drop(&mut self) {
+        if !self.is_inherited() {
+            self.close();
+        }
+    }
+}
+
+impl Shared {
+    /// Checks that an operation of `kind` can be submitted.
+    #[inline]
+    pub(crate) fn admit(&self, kind: Kind) -> Result<(), Refused> {
+        if self.is_inherited() {
+            return Err(Refused::Inherited);
+        }
+        if self.is_closed() {
+            return Err(Refused::ShutDown);
+        }
+        if kind == Kind::Host && !self.host_started.load(Ordering::Relaxed) {
+            self.host.ensure_thread().map_err(Refused::NoThread)?;
+            self.host_started.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.generation != process::generation()
+    }
+
+    #[inline]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// The lane whose threads run operations of `kind`; `None` if any thread may.
+    #[inline]
+    pub(crate) fn lane(&self, kind: Kind) -> Option<&Arc<Lane>> {
+        match kind {
+            Kind::Native => Some(&self.native),
+            Kind::Host => Some(&self.host),
+            Kind::Foreign => Some(&self.foreign),
+            Kind::Mark | Kind::Visit | Kind::Wait | Kind::Epoch => None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn strand_activated(&self) {
+        self.activity.fetch_add(ONE, Ordering::AcqRel);
+    }
+
+    #[inline]
+    pub(crate) fn strand_retired(&self) {
+        if self.activity.fetch_sub(ONE, Ordering::AcqRel) == ONE | DRAINING
+            && let Some(drainer) = &*self.drainer.lock()
+        {
+            drainer.unpark();
+        }
+    }
+
+    /// Skips what a turn has left, because the executor is closed.
+    pub(crate) fn bury(&self, turn: Turn) {
+        let mut grave = self.grave.lock();
+        grave.turns.push(turn);
+        if std::mem::replace(&mut grave.attended, true) {
+            return;
+        }
+        drop(grave);
+        while let Some(turn) = self.next_grave() {
+            turn.abandon();
+        }
+    }
+
+    fn next_grave(&self) -> Option<Turn> {
+        let mut grave = self.grave.lock();
+        let turn = grave.turns.pop();
+        grave.attended = turn.is_some();
+        turn
+    }
+
+    /// Remembers a failure until somebody acknowledges it.
+    pub(crate) fn note(&self, failure: &Arc<Failure>) {
+        self.unacknowledged.lock().add(failure);
+    }
+
+    /// Reports a failure, once, unless it was acknowledged.
+    pub(crate) fn report(&self, failure: &Arc<Failure>) {
+        if failure.acknowledge() {
+            (self.reporter)(failure);
+        }
+    }
+}

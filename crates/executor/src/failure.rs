@@ -1,0 +1,185 @@
+//! Failures, and the epochs that carry at most one of them each.
+//!
+//! The first operation that fails in an epoch stays its only failure. Everything later in that
+//! epoch is skipped, and every point of it at or behind the failed operation is a failed point.
+//! Acknowledging opens the next epoch; points of the old one stay what they were, which is why a
+//! [`Point`](crate::Point) names its epoch.
+//!
+//! Protocol: only the holder of a strand's turn fails its epoch, before the timeline reaches the
+//! failed operation. So whoever sees a point reached also sees its failure.
+
+use std::any::Any;
+use std::error::Error;
+use std::fmt;
+use std::panic::Location;
+use std::sync::{Arc, Weak};
+
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
+
+/// The line that submitted an operation, where the submitter is Rust code.
+pub type Site = Option<&'static Location<'static>>;
+
+/// Why an operation did not do its work.
+pub enum Reason {
+    /// It panicked with this message.
+    Panicked(String),
+    /// It returned this error.
+    Returned(Arc<dyn Error + Send + Sync>),
+    /// It failed in another language, which left this value.
+    Foreign(Box<dyn Any + Send + Sync>),
+    /// The executor shut down before it could run.
+    ShutDown,
+}
+
+impl Reason {
+    /// The reason that a caught panic gives.
+    #[must_use]
+    pub fn from_panic(payload: Box<dyn Any + Send>) -> Self {
+        let text = payload
+            .downcast_ref::<&'static str>()
+            .map(|text| (*text).to_owned())
+            .or_else(|| payload.downcast_ref::<String>().cloned())
+            .unwrap_or_else(|| "a panic without a message".to_owned());
+        // A payload may panic when it is dropped, and nobody is left to catch that.
+        let _ = std::mem::ManuallyDrop::new(payload);
+        Self::Panicked(text)
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Panicked(message) => write!(f, "panicked: {message}"),
+            Self::Returned(error) => write!(f, "failed: {error}"),
+            Self::Foreign(_) => f.write_str("failed"),
+            Self::ShutDown => f.write_str("was dropped: the runtime shut down first"),
+        }
+    }
+}
+
+impl fmt::Debug for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Reason({self})")
+    }
+}
+
+/// What an operation that failed hands to its strand.
+#[derive(Debug)]
+pub struct Fault {
+    /// Why it failed.
+    pub reason: Reason,
+    /// Who submitted it.
+    pub site: Site,
+}
+
+/// Which operation failed.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// The id of its strand.
+    pub strand_id: u64,
+    /// The name of its strand.
+    pub strand: String,
+    /// Its number on the strand's timeline, from 1.
+    pub operation: u64,
+    /// The line that submitted it.
+    pub site: Site,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "operation {} of stream '{}'", self.operation, self.strand)?;
+        match self.site {
+            Some(site) => write!(f, ", submitted at {}:{}", site.file(), site.line()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// One failure. Every strand that fails because of it shares it.
+#[derive(Debug)]
+pub struct Failure {
+    /// Why the operation failed.
+    pub reason: Reason,
+    /// Which operation it was.
+    pub origin: Origin,
+    acknowledged: AtomicBool,
+}
+
+impl Failure {
+    pub(crate) fn new(reason: Reason, origin: Origin) -> Arc<Self> {
+        Arc::new(Self { reason, origin, acknowledged: AtomicBool::new(false) })
+    }
+
+    /// Notes that somebody saw it; true for the first who does.
+    pub fn acknowledge(&self) -> bool {
+        !self.acknowledged.swap(true, Ordering::AcqRel)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.origin, self.reason)
+    }
+}
+
+const NOT_FAILED: u64 = u64::MAX;
+
+/// A stretch of a timeline that carries at most one failure.
+pub struct Epoch {
+    failed_at: AtomicU64,
+    failure: Mutex<Option<Arc<Failure>>>,
+}
+
+impl Epoch {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { failed_at: AtomicU64::new(NOT_FAILED), failure: Mutex::new(None) })
+    }
+
+    /// Fails the epoch at operation `n`, unless it failed before.
+    pub(crate) fn fail(&self, n: u64, failure: Arc<Failure>) {
+        let mut slot = self.failure.lock();
+        if slot.is_none() {
+            *slot = Some(failure);
+            self.failed_at.store(n, Ordering::Release);
+        }
+    }
+
+    /// The failure, if operation `n` of this epoch is the failed one or behind it.
+    #[inline]
+    pub(crate) fn failure_at(&self, n: u64) -> Option<Arc<Failure>> {
+        if self.failed_at.load(Ordering::Acquire) > n {
+            return None;
+        }
+        self.failure.lock().clone()
+    }
+
+    /// Calls `f` with the failure, if nobody else holds it.
+    pub(crate) fn with_sole_failure<R>(&self, f: impl FnOnce(&Failure) -> R) -> Option<R> {
+        let slot = self.failure.lock();
+        slot.as_ref().filter(|failure| Arc::strong_count(failure) == 1).map(|failure| f(failure))
+    }
+
+    /// The failure, wherever it is.
+    pub(crate) fn failure(&self) -> Option<Arc<Failure>> {
+        self.failure_at(NOT_FAILED - 1)
+    }
+}
+
+/// The failures that nobody has acknowledged yet, for the report at the end.
+#[derive(Default)]
+pub(crate) struct Unacknowledged(Vec<Weak<Failure>>);
+
+impl Unacknowledged {
+    const PRUNED_FROM: usize = 64;
+
+    pub(crate) fn add(&mut self, failure: &Arc<Failure>) {
+        if self.0.len() >= Self::PRUNED_FROM && self.0.len() == self.0.capacity() {
+            self.0.retain(|entry| entry.strong_count() > 0);
+        }
+        self.0.push(Arc::downgrade(failure));
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<Arc<Failure>> {
+        self.0.drain(..).filter_map(|entry| entry.upgrade()).collect()
+    }
+}

@@ -1,0 +1,238 @@
+//! Points on timelines, and waiting for them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use crate::deadlock::{self, Edge};
+use crate::failure::{Epoch, Failure};
+use crate::frames;
+use crate::strand::Strand;
+use crate::sync::{SPINS, current, park_until, pause, yield_now};
+use crate::timeline::{Ticket, Waiter};
+
+/// A point on a strand's timeline: everything submitted before it, and nothing after.
+#[derive(Clone)]
+pub struct Point {
+    strand: Arc<Strand>,
+    epoch: Arc<Epoch>,
+    n: u64,
+}
+
+/// A wait that could never end: directly or through the waits of other operations, it would wait
+/// for the operation that it is made in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadlock;
+
+impl Point {
+    pub(crate) fn new(strand: Arc<Strand>, epoch: Arc<Epoch>, n: u64) -> Self {
+        Self { strand, epoch, n }
+    }
+
+    /// The strand whose timeline it is on.
+    #[must_use]
+    pub fn strand(&self) -> &Arc<Strand> {
+        &self.strand
+    }
+
+    /// How many operations are before it.
+    #[must_use]
+    pub fn n(&self) -> u64 {
+        self.n
+    }
+
+    /// The same timeline at operation `n` of the same epoch.
+    #[must_use]
+    pub fn at(&self, n: u64) -> Self {
+        Self { n, ..self.clone() }
+    }
+
+    /// Whether everything before it is done; its writes are then visible to the caller.
+    #[inline]
+    #[must_use]
+    pub fn is_reached(&self) -> bool {
+        self.strand.timeline.reached() >= self.n
+    }
+
+    /// The failure that it covers. Complete once the point is reached.
+    #[must_use]
+    pub fn failure(&self) -> Option<Arc<Failure>> {
+        self.epoch.failure_at(self.n)
+    }
+
+    /// Acknowledges the failure of this point's epoch for its strand: what was submitted before
+    /// this call is skipped, what is submitted after it runs.
+    pub fn acknowledge(&self) {
+        if let Some(failure) = self.epoch.failure() {
+            failure.acknowledge();
+            self.strand.acknowledge(&self.epoch);
+        }
+    }
+
+    /// Begins to wait.
+    ///
+    /// # Errors
+    /// [`Deadlock`] inside an operation that the point would wait for.
+    pub fn wait(&self) -> Result<Wait<'_>, Deadlock> {
+        let mut edge = None;
+        if !self.is_reached() && frames::are_inside() {
+            edge = Some(deadlock::enter(self)?);
+        }
+        Ok(Wait { point: self, ticket: None, _blocked: edge.map(Blocked::new) })
+    }
+
+    /// Calls `call` once the point is reached, where no lock is held; at once if it is already.
+    /// `call` must be brief and may run on any thread.
+    pub fn when_reached(&self, call: impl FnOnce() + Send + 'static) {
+        if let Err(Waiter::Call(call)) =
+            self.strand.timeline.register(self.n, Waiter::Call(Box::new(call)))
+        {
+            call();
+        }
+    }
+}
+
+impl fmt::Debug for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Point({}, {})", self.strand.name(), self.n)
+    }
+}
+
+/// A host thread's wait for a point. Dropping it ends the wait.
+pub struct Wait<'a> {
+    point: &'a Point,
+    ticket: Option<Ticket>,
+    _blocked: Option<Blocked>,
+}
+
+/// What others must know while an operation waits.
+struct Blocked {
+    _edge: Edge,
+    lane: Option<Arc<crate::lane::Lane>>,
+}
+
+impl Blocked {
+    fn new(edge: Edge) -> Self {
+        let shared = edge.shared();
+        let lanes = [&shared.native, &shared.host, &shared.foreign];
+        let lane = lanes.into_iter().find(|lane| lane.is_mine()).cloned();
+        if let Some(lane) = &lane {
+            lane.block();
+        }
+        Self { _edge: edge, lane }
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        if let Some(lane) = &self.lane {
+            lane.unblock();
+        }
+    }
+}
+
+impl Wait<'_> {
+    /// Blocks until the point is reached (`true`) or `deadline` passed (`false`). May be called
+    /// again after it returned `false`.
+    pub fn until(&mut self, deadline: Option<Instant>) -> bool {
+        if self.ticket.is_none() {
+            if self.look() {
+                return true;
+            }
+            self.help();
+            let waiter = Waiter::Thread(current());
+            match self.point.strand.timeline.register(self.point.n, waiter) {
+                Ok(ticket) => self.ticket = Some(ticket),
+                Err(_) => return true,
+            }
+        }
+        while !self.point.is_reached() {
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                return false;
+            }
+            park_until(deadline);
+        }
+        self.ticket = None;
+        true
+    }
+
+    /// Looks for a moment before the thread goes to sleep.
+    fn look(&self) -> bool {
+        for round in 0..2 * SPINS {
+            if self.point.is_reached() {
+                return true;
+            }
+            if round < SPINS { pause() } else { yield_now() }
+        }
+        self.point.is_reached()
+    }
+
+    /// Runs the strand's next operations here while they are brief, if no worker has come yet.
+    fn help(&self) {
+        let strand = &self.point.strand;
+        let wanted = |turn: &crate::strand::Turn| Arc::ptr_eq(turn.strand(), strand);
+        if let Some(turn) = strand.shared.native.steal(wanted) {
+            turn.pass();
+        }
+    }
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket {
+            let _ = self.point.strand.timeline.unregister(ticket);
+        }
+    }
+}
+
+/// An asynchronous wait for a point.
+#[derive(Debug)]
+pub struct AsyncWait {
+    point: Point,
+    ticket: Option<Ticket>,
+}
+
+impl AsyncWait {
+    /// Waits for `point`.
+    #[must_use]
+    pub fn new(point: Point) -> Self {
+        Self { point, ticket: None }
+    }
+
+    /// The point.
+    #[must_use]
+    pub fn point(&self) -> &Point {
+        &self.point
+    }
+}
+
+impl std::future::Future for AsyncWait {
+    type Output = ();
+
+    fn poll(mut self: std::pin::Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        self.forget();
+        let waiter = Waiter::Task(context.waker().clone());
+        match self.point.strand.timeline.register(self.point.n, waiter) {
+            Ok(ticket) => {
+                self.ticket = Some(ticket);
+                Poll::Pending
+            }
+            Err(_) => Poll::Ready(()),
+        }
+    }
+}
+
+impl AsyncWait {
+    fn forget(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            let _ = self.point.strand.timeline.unregister(ticket);
+        }
+    }
+}
+
+impl Drop for AsyncWait {
+    fn drop(&mut self) {
+        self.forget();
+    }
+}

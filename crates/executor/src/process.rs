@@ -1,0 +1,50 @@
+//! What an executor must know of the process: forks and signals.
+#![allow(unsafe_code, reason = "two calls into the C library; each block states its reason")]
+
+use std::sync::Once;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Forks between the first process and this one.
+static GENERATION: AtomicU64 = AtomicU64::new(0);
+
+/// A number that differs between a process and the children it forks.
+#[inline]
+#[must_use]
+pub fn generation() -> u64 {
+    GENERATION.load(Ordering::Relaxed)
+}
+
+/// Makes [`generation`] count forks from here on.
+pub(crate) fn watch_forks() {
+    static WATCHED: Once = Once::new();
+    WATCHED.call_once(|| {
+        #[cfg(unix)]
+        // SAFETY: the handler only adds to an atomic, which is allowed in a forked child.
+        let _ = unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+    });
+}
+
+#[cfg(unix)]
+extern "C" fn forked() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Runs `f` with all signals blocked, so that a thread made in it never handles one.
+pub(crate) fn with_signals_blocked<R>(f: impl FnOnce() -> R) -> R {
+    #[cfg(unix)]
+    {
+        // SAFETY: both sets are plain values that the calls fill before they are read, and the
+        // mask that was in force is put back.
+        unsafe {
+            let mut all = std::mem::zeroed();
+            let mut before = std::mem::zeroed();
+            libc::sigfillset(&raw mut all);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+            let result = f();
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+            result
+        }
+    }
+    #[cfg(not(unix))]
+    f()
+}

@@ -1,0 +1,729 @@
+//! Strands: how a stream is scheduled.
+//!
+//! A strand is a queue of operations of which at most one runs at a time, and no thread is tied to
+//! it. Running a strand is a right that exists at most once, and that is a value: the [`Turn`].
+//!
+//! # Protocol
+//! The *inbox* (under its lock) takes submissions: it numbers them, from 1, and knows whether the
+//! strand is *active*, which means that its turn exists. The *head* holds the operations that are
+//! being run; only the holder of the turn locks it.
+//!
+//! * **idle**: not active, both queues hold no work. A push that finds this creates the turn.
+//! * **ready**: the turn lies in a lane's queue, or in a thread's own list.
+//! * **running**: a thread holds the turn. It swaps the inbox's queue for its empty one, runs a
+//!   batch, and puts the turn back to the end of the lane if more is left.
+//! * **parked**: the turn lies among the waiters of the timeline that the next operation waits for.
+//! * **visited**: the turn lies with a thread that runs its own operation on an inline strand.
+//!
+//! The turn ends, and the strand is idle again, only under the inbox's lock with the inbox empty;
+//! so a push either is seen by the holder of the turn or creates the next one.
+//!
+//! Order of an operation's end: it and what it captured are dropped; if it failed, its epoch fails;
+//! the timeline advances (release); waiters wake. Whoever sees the number sees all of that.
+//!
+//! Lock order: deadlock walk, head, inbox. Nothing is dropped, woken or called under the inbox's
+//! lock.
+//!
+//! Acknowledging a failure gives the inbox a new epoch and queues a record of it, which reaches the
+//! head in order: what was submitted before it is skipped, what comes after it runs.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::executor::{Refused, Shared};
+use crate::failure::{Epoch, Failure, Fault, Origin, Reason, Site};
+use crate::frames::{self, Frame};
+use crate::lane::{Job, Lane};
+use crate::operation::{Kind, Operation, Operations};
+use crate::point::Point;
+use crate::sync::{Mutex, linger};
+use crate::timeline::{Timeline, Waiter};
+use crate::visit::{Baton, Visit};
+
+/// Operations that one turn runs before the others get theirs.
+pub(crate) const BATCH: u32 = 32;
+/// How often a worker looks at a dry strand again before it lets it go idle.
+const LINGERS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 2 };
+
+/// An ordered queue of operations. See the module's protocol.
+pub struct Strand {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) timeline: Timeline,
+    id: u64,
+    inline: bool,
+    name: Option<Box<str>>,
+    inbox: Mutex<Inbox>,
+    head: Mutex<Head>,
+}
+
+struct Inbox {
+    operations: Operations,
+    submitted: u64,
+    epoch: Arc<Epoch>,
+    /// What the wait records in the queue and at the head wait for, in order.
+    waits: Option<Box<VecDeque<Awaited>>>,
+    active: bool,
+    orphaned: bool,
+}
+
+struct Head {
+    operations: Operations,
+    epoch: Arc<Epoch>,
+}
+
+/// A wait of this strand: its own number, and the point it waits for.
+struct Awaited {
+    n: u64,
+    point: Point,
+}
+
+/// Stands for an [`Awaited`] in the queue.
+struct WaitRecord;
+
+impl Operation for WaitRecord {
+    const KIND: Kind = Kind::Wait;
+
+    fn run(self) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+/// What follows belongs to this epoch.
+struct EpochRecord(Arc<Epoch>);
+
+impl Operation for EpochRecord {
+    const KIND: Kind = Kind::Epoch;
+
+    fn run(self) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+impl Strand {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        id: u64,
+        name: Option<Box<str>>,
+        inline: bool,
+    ) -> Arc<Self> {
+        let epoch = Epoch::new();
+        Arc::new(Self {
+            shared,
+            timeline: Timeline::new(),
+            id,
+            inline,
+            name,
+            inbox: Mutex::new(Inbox {
+                operations: Operations::default(),
+                submitted: 0,
+                epoch: epoch.clone(),
+                waits: None,
+                active: false,
+                orphaned: false,
+            }),
+            head: Mutex::new(Head { operations: Operations::default(), epoch }),
+        })
+    }
+
+    /// A number that no other strand of the executor has.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The name it was given, or one made of its number.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match &self.name {
+            Some(name) => name.to_string(),
+            None => format!("stream-{}", self.id),
+        }
+    }
+
+    /// Submits an operation and returns its number.
+    ///
+    /// # Errors
+    /// [`Refused`] if the executor is shut down, was inherited by a fork, or cannot get the thread
+    /// that the operation needs. Nothing is submitted then.
+    #[inline]
+    pub fn push<T: Operation>(self: &Arc<Self>, operation: T) -> Result<u64, Refused> {
+        self.submit(operation, |inbox| inbox.submitted)
+    }
+
+    /// As [`push`](Self::push); returns the point that the operation ends at.
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push).
+    #[inline]
+    pub fn push_at<T: Operation>(self: &Arc<Self>, operation: T) -> Result<Point, Refused> {
+        let (n, epoch) =
+            self.submit(operation, |inbox| (inbox.submitted, inbox.epoch.clone()))?;
+        Ok(Point::new(self.clone(), epoch, n))
+    }
+
+    #[inline]
+    fn submit<T: Operation, R>(
+        self: &Arc<Self>,
+        operation: T,
+        read: impl FnOnce(&Inbox) -> R,
+    ) -> Result<R, Refused> {
+        self.shared.admit(T::KIND)?;
+        let mut inbox = self.inbox.lock();
+        inbox.submitted += 1;
+        inbox.operations.push(operation);
+        let submitted = read(&inbox);
+        let activated = !std::mem::replace(&mut inbox.active, true);
+        drop(inbox);
+        if activated {
+            self.activate(T::KIND);
+        }
+        Ok(submitted)
+    }
+
+    /// Makes everything submitted from here on wait for `point`, without blocking anybody.
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push).
+    pub fn wait_for(self: &Arc<Self>, point: &Point) -> Result<(), Refused> {
+        self.shared.admit(Kind::Wait)?;
+        let own = Arc::ptr_eq(self, point.strand());
+        if own || (point.is_reached() && point.failure().is_none()) {
+            return Ok(());
+        }
+        let point = point.clone();
+        let mut inbox = self.inbox.lock();
+        inbox.submitted += 1;
+        let n = inbox.submitted;
+        inbox.waits.get_or_insert_default().push_back(Awaited { n, point });
+        inbox.operations.push(WaitRecord);
+        let activated = !std::mem::replace(&mut inbox.active, true);
+        drop(inbox);
+        if activated {
+            self.activate(Kind::Wait);
+        }
+        Ok(())
+    }
+
+    /// The point that everything submitted so far is before.
+    ///
+    /// Inside an operation of an inline strand, that is the operation itself.
+    #[must_use]
+    pub fn point(self: &Arc<Self>) -> Point {
+        let enclosing = frames::inside(self.id).filter(|_| self.inline);
+        let inbox = self.inbox.lock();
+        let n = enclosing.unwrap_or(inbox.submitted);
+        Point::new(self.clone(), inbox.epoch.clone(), n)
+    }
+
+    /// Operations submitted and not done, waits included.
+    #[must_use]
+    pub fn pending(&self) -> u64 {
+        let submitted = self.inbox.lock().submitted;
+        submitted.saturating_sub(self.timeline.reached())
+    }
+
+    /// Acknowledges the failure of `point`'s epoch: what was submitted before this call is skipped,
+    /// what is submitted after it runs. Does nothing if that was done before.
+    pub(crate) fn acknowledge(&self, epoch: &Arc<Epoch>) {
+        let mut inbox = self.inbox.lock();
+        if Arc::ptr_eq(&inbox.epoch, epoch) {
+            let next = Epoch::new();
+            // An idle strand stays idle: the record waits for the next operation.
+            inbox.operations.push(EpochRecord(next.clone()));
+            let _old = std::mem::replace(&mut inbox.epoch, next);
+        }
+    }
+
+    /// The failure of the epoch that new operations would join.
+    #[must_use]
+    pub fn failure(&self) -> Option<Arc<Failure>> {
+        let epoch = self.inbox.lock().epoch.clone();
+        epoch.failure()
+    }
+
+    /// Acknowledges the current failure, if it is the one that `wanted` names. `false`: it is not.
+    pub fn acknowledge_if(&self, wanted: impl FnOnce(&Failure) -> bool) -> bool {
+        let epoch = self.inbox.lock().epoch.clone();
+        match epoch.failure() {
+            Some(failure) if wanted(&failure) => {
+                failure.acknowledge();
+                self.acknowledge(&epoch);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Calls `f` with the failure of an idle strand that nobody but the caller can reach, if nobody
+    /// but the strand holds that failure. Whoever owns the strand then owns the failure, as a
+    /// garbage collector counts.
+    pub fn with_sole_failure<R>(self: &Arc<Self>, f: impl FnOnce(&Failure) -> R) -> Option<R> {
+        if Arc::strong_count(self) > 1 {
+            return None;
+        }
+        // Nobody else can reach the locks either, so nobody waits for `f`.
+        let inbox = self.inbox.lock();
+        // The inbox's and the head's.
+        if Arc::strong_count(&inbox.epoch) > 2 {
+            return None;
+        }
+        inbox.epoch.with_sole_failure(f)
+    }
+
+    /// Fails the current epoch at operation `n`, which the caller is running.
+    pub(crate) fn fail(&self, epoch: &Epoch, n: u64, fault: Fault) {
+        let failure = Failure::new(fault.reason, self.origin(n, fault.site));
+        self.shared.note(&failure);
+        epoch.fail(n, failure);
+    }
+
+    fn origin(&self, operation: u64, site: Site) -> Origin {
+        Origin { strand_id: self.id, strand: self.name(), operation, site }
+    }
+
+    /// Fails the strand from inside operation `n`, which runs on the calling thread, on account of
+    /// a part of it.
+    pub fn fail_within(&self, n: u64, fault: Fault) -> Arc<Failure> {
+        let epoch = self.inbox.lock().epoch.clone();
+        self.fail(&epoch, n, fault);
+        epoch.failure().unwrap_or_else(|| unreachable!("the epoch has just been failed"))
+    }
+
+    /// Says that nobody can acknowledge a failure any more: one that is left is reported, now or
+    /// when it comes.
+    pub fn orphan(&self) {
+        if self.shared.is_inherited() {
+            return;
+        }
+        let mut inbox = self.inbox.lock();
+        inbox.orphaned = true;
+        let epoch = (!inbox.active).then(|| inbox.epoch.clone());
+        drop(inbox);
+        self.report(epoch);
+    }
+
+    fn report(&self, epoch: Option<Arc<Epoch>>) {
+        if let Some(failure) = epoch.and_then(|epoch| epoch.failure()) {
+            self.shared.report(&failure);
+        }
+    }
+
+    /// Whether anything that is pending here can still come to an end.
+    ///
+    /// # Errors
+    /// [`Refused`] as for [`push`](Self::push): after a shutdown or a fork it may never.
+    pub fn admit(&self) -> Result<(), Refused> {
+        self.shared.admit(Kind::Mark)
+    }
+
+    /// Whether operation `n` is done.
+    #[inline]
+    #[must_use]
+    pub fn has_reached(&self, n: u64) -> bool {
+        self.timeline.reached() >= n
+    }
+
+    /// Whether this process inherited it by a fork and must not touch it.
+    #[inline]
+    #[must_use]
+    pub fn is_inherited(&self) -> bool {
+        self.shared.is_inherited()
+    }
+
+    /// Whether its operations are run by the threads that submit them.
+    #[must_use]
+    pub fn is_inline(&self) -> bool {
+        self.inline
+    }
+
+    /// What the strand waits for before it can reach `n`, for the deadlock walk.
+    pub(crate) fn awaited_before(&self, n: u64, found: &mut Vec<Point>) {
+        let inbox = self.inbox.lock();
+        let waits = inbox.waits.iter().flat_map(|waits| waits.iter());
+        found.extend(waits.take_while(|wait| wait.n <= n).map(|wait| wait.point.clone()));
+    }
+
+    /// Creates the turn of a strand that has just become active.
+    #[inline]
+    fn activate(self: &Arc<Self>, kind: Kind) {
+        self.shared.strand_activated();
+        let turn = Turn(self.clone());
+        match kind {
+            // The runtime's own brief records need no worker.
+            Kind::Wait | Kind::Epoch | Kind::Mark | Kind::Visit => turn.pass(),
+            Kind::Native | Kind::Host | Kind::Foreign => turn.dispatch(kind),
+        }
+    }
+
+    /// The wait at the head: over, with the failure it brings, or not yet.
+    fn first_wait(&self) -> Option<Point> {
+        let inbox = self.inbox.lock();
+        let first = inbox.waits.as_ref().and_then(|waits| waits.front());
+        first.map(|wait| wait.point.clone())
+    }
+
+    fn forget_first_wait(&self) {
+        let mut inbox = self.inbox.lock();
+        let waits = inbox.waits.as_mut();
+        let first = waits.and_then(|waits| waits.pop_front());
+        if inbox.waits.as_ref().is_some_and(|waits| waits.is_empty()) {
+            inbox.waits = None;
+        }
+        drop(inbox);
+        drop(first);
+    }
+}
+
+impl fmt::Debug for Strand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Strand").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
+
+/// Who runs a turn, and so which operations it may run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Runner {
+    /// A native worker.
+    Worker,
+    /// A thread of the host lane.
+    HostThread,
+    /// A thread of another language's, which takes its operations out itself.
+    ForeignThread,
+    /// Any thread that passes by: brief records only.
+    Passer,
+}
+
+impl Runner {
+    #[inline]
+    fn runs(self, kind: Kind) -> bool {
+        match kind {
+            Kind::Native => self == Self::Worker,
+            Kind::Host => self == Self::HostThread,
+            Kind::Foreign => false,
+            Kind::Mark | Kind::Visit | Kind::Wait | Kind::Epoch => true,
+        }
+    }
+}
+
+/// Why a batch ended.
+enum Stop {
+    Dry,
+    Parks(Point),
+    Visit(Arc<Baton>),
+    Needs(Kind),
+    Enough,
+}
+
+/// What became of a turn that was run.
+pub(crate) enum Leave {
+    /// It ended, is parked, or is with somebody else.
+    Gone,
+    /// There is more to do for this runner.
+    Again(Turn),
+    /// The next operation is for another lane.
+    Needs(Turn, Kind),
+}
+
+/// The right to run a strand. It exists at most once per strand; dropping it would stop the strand
+/// for good, so whoever has it runs it, parks it or hands it on.
+#[must_use]
+pub(crate) struct Turn(Arc<Strand>);
+
+impl Turn {
+    pub(crate) fn strand(&self) -> &Arc<Strand> {
+        &self.0
+    }
+
+    /// Runs a batch as `runner`.
+    pub(crate) fn run(mut self, runner: Runner) -> Leave {
+        loop {
+            match self.run_batch(runner) {
+                Stop::Dry => {
+                    self.end();
+                    return Leave::Gone;
+                }
+                Stop::Parks(point) => match self.park(&point) {
+                    None => return Leave::Gone,
+                    Some(turn) => self = turn,
+                },
+                Stop::Visit(baton) => match baton.give(self) {
+                    None => return Leave::Gone,
+                    // The visitor has withdrawn: its number passes without work.
+                    Some(turn) => {
+                        turn.0.timeline.advance();
+                        self = turn;
+                    }
+                },
+                Stop::Needs(kind) => return Leave::Needs(self, kind),
+                Stop::Enough => return Leave::Again(self),
+            }
+        }
+    }
+
+    /// Runs what any thread may run, and hands the rest to its lane.
+    pub(crate) fn pass(self) {
+        match self.run(Runner::Passer) {
+            Leave::Gone => {}
+            Leave::Again(turn) => turn.schedule(),
+            Leave::Needs(turn, kind) => turn.dispatch(kind),
+        }
+    }
+
+    fn run_batch(&self, runner: Runner) -> Stop {
+        let strand = &*self.0;
+        let mut head = strand.head.lock();
+        let mut left = BATCH;
+        loop {
+            let Some(kind) = head.operations.peek() else {
+                if self.refill(&mut head, runner) {
+                    continue;
+                }
+                return Stop::Dry;
+            };
+            match kind {
+                Kind::Wait => {
+                    if let Some(point) = self.pass_wait(&mut head) {
+                        return Stop::Parks(point);
+                    }
+                }
+                Kind::Epoch => {
+                    if let Some(record) = head.operations.take_next::<EpochRecord>() {
+                        head.epoch = record.0;
+                    }
+                }
+                Kind::Visit => {
+                    if let Some(visit) = head.operations.take_next::<Visit>() {
+                        return Stop::Visit(visit.0);
+                    }
+                }
+                kind if !runner.runs(kind) => return Stop::Needs(kind),
+                kind => {
+                    if left == 0 {
+                        return Stop::Enough;
+                    }
+                    left -= 1;
+                    self.perform(&mut head, kind);
+                }
+            }
+        }
+    }
+
+    /// Runs or skips the operation at the head.
+    #[inline]
+    fn perform(&self, head: &mut Head, kind: Kind) {
+        let strand = &*self.0;
+        let n = strand.timeline.reached() + 1;
+        let failure = if kind == Kind::Mark { None } else { head.epoch.failure_at(n) };
+        match failure {
+            Some(failure) => head.operations.skip_next(&failure),
+            None => {
+                if kind != Kind::Mark {
+                    self.publish(kind);
+                }
+                frames::enter(Frame { strand: strand.id, n });
+                let outcome = head.operations.run_next();
+                frames::leave();
+                if let Err(fault) = outcome {
+                    strand.fail(&head.epoch, n, fault);
+                }
+            }
+        }
+        strand.timeline.advance();
+    }
+
+    /// Hands this thread's other ready strands to the lane: the operation may take long.
+    #[inline]
+    fn publish(&self, kind: Kind) {
+        if let Some(lane) = self.0.shared.lane(kind) {
+            lane.publish();
+        }
+    }
+
+    /// Passes the wait at the head, or says what it waits for.
+    fn pass_wait(&self, head: &mut Head) -> Option<Point> {
+        let strand = &*self.0;
+        let n = strand.timeline.reached() + 1;
+        if head.epoch.failure_at(n).is_none() {
+            let point = strand.first_wait()?;
+            if !point.is_reached() {
+                return Some(point);
+            }
+            if let Some(failure) = point.failure() {
+                head.epoch.fail(n, failure);
+            }
+        }
+        let _ = head.operations.take_next::<WaitRecord>();
+        strand.forget_first_wait();
+        strand.timeline.advance();
+        None
+    }
+
+    /// Takes what was submitted meanwhile. `false`: nothing was, and the strand is idle.
+    fn refill(&self, head: &mut Head, runner: Runner) -> bool {
+        let strand = &*self.0;
+        let mut round = 0;
+        loop {
+            let mut inbox = strand.inbox.lock();
+            if !inbox.operations.is_empty() {
+                std::mem::swap(&mut inbox.operations, &mut head.operations);
+                return true;
+            }
+            if runner != Runner::Worker || round == LINGERS || strand.shared.native.has_ready() {
+                inbox.active = false;
+                inbox.operations.trim();
+                head.operations.trim();
+                return false;
+            }
+            drop(inbox);
+            // Away from the inbox, so that a busy submitter keeps it in its own cache.
+            linger();
+            round += 1;
+        }
+    }
+
+    /// Leaves the turn with the timeline it waits for; gives it back if that is reached.
+    fn park(self, point: &Point) -> Option<Turn> {
+        match point.strand().timeline.register(point.n(), Waiter::Strand(self)) {
+            Ok(_) => None,
+            Err(Waiter::Strand(turn)) => Some(turn),
+            Err(_) => unreachable!("a strand went in"),
+        }
+    }
+
+    /// The strand went idle under the inbox's lock.
+    fn end(self) {
+        let strand = &*self.0;
+        let inbox = strand.inbox.lock();
+        let orphaned = (inbox.orphaned && !inbox.active).then(|| inbox.epoch.clone());
+        drop(inbox);
+        strand.report(orphaned);
+        strand.shared.strand_retired();
+    }
+
+    /// Makes a strand that waited ready again. Runs nothing, so that waking never recurses.
+    pub(crate) fn schedule(self) {
+        let kind = self.next_work();
+        self.dispatch(kind);
+    }
+
+    /// The kind of the next operation that needs a certain lane.
+    fn next_work(&self) -> Kind {
+        const LOOKED_AT: usize = 4;
+        let ahead = self.0.head.lock().operations.peek_work(LOOKED_AT);
+        let kind = ahead.or_else(|| self.0.inbox.lock().operations.peek_work(LOOKED_AT));
+        kind.unwrap_or(Kind::Native)
+    }
+
+    /// Queues the turn on the lane for `kind`.
+    pub(crate) fn dispatch(self, kind: Kind) {
+        let shared = self.0.shared.clone();
+        let lane = shared.lane(kind).unwrap_or(&shared.native);
+        if let Err(turn) = lane.offer(self) {
+            shared.bury(turn);
+        }
+    }
+
+    /// Takes the operation at the head out, for a thread that runs it itself and then calls
+    /// [`finish`](Self::finish). Outer `Err`: the head holds no `T`, or it was skipped.
+    pub(crate) fn take<T: Operation>(&self) -> Option<Taken<T>> {
+        let strand = &*self.0;
+        let mut head = strand.head.lock();
+        let n = strand.timeline.reached() + 1;
+        let failure = head.epoch.failure_at(n);
+        let operation = head.operations.take_next::<T>()?;
+        let epoch = head.epoch.clone();
+        Some(Taken { operation, n, epoch, failure })
+    }
+
+    /// The epoch of the operation at hand.
+    pub(crate) fn epoch(&self) -> Arc<Epoch> {
+        self.0.head.lock().epoch.clone()
+    }
+
+    /// Ends the operation that [`take`](Self::take) gave out.
+    pub(crate) fn finish(&self, n: u64, epoch: &Epoch, outcome: Result<(), Fault>) {
+        if let Err(fault) = outcome {
+            self.0.fail(epoch, n, fault);
+        }
+        self.0.timeline.advance();
+    }
+
+    /// Skips everything that is left, because the executor shut down.
+    pub(crate) fn abandon(self) {
+        let strand = &*self.0;
+        let mut head = strand.head.lock();
+        loop {
+            let kind = match head.operations.peek() {
+                Some(kind) => kind,
+                None if self.refill(&mut head, Runner::Passer) => continue,
+                None => break,
+            };
+            let n = strand.timeline.reached() + 1;
+            match kind {
+                Kind::Epoch => {
+                    if let Some(record) = head.operations.take_next::<EpochRecord>() {
+                        head.epoch = record.0;
+                    }
+                    continue;
+                }
+                Kind::Wait => strand.forget_first_wait(),
+                _ => {}
+            }
+            let failure = head.epoch.failure_at(n).unwrap_or_else(|| {
+                let failure = Failure::new(Reason::ShutDown, strand.origin(n, None));
+                head.epoch.fail(n, failure.clone());
+                failure
+            });
+            head.operations.skip_next(&failure);
+            strand.timeline.advance();
+        }
+        drop(head);
+        self.end();
+    }
+}
+
+/// An operation that was taken out to be run by its taker.
+pub(crate) struct Taken<T> {
+    pub(crate) operation: T,
+    pub(crate) n: u64,
+    pub(crate) epoch: Arc<Epoch>,
+    /// It is to be skipped because of this.
+    pub(crate) failure: Option<Arc<Failure>>,
+}
+
+/// Runs the jobs of `lane` until it closes.
+pub(crate) fn serve(lane: &Arc<Lane>, runner: Runner) {
+    lane.arrive();
+    let mut job = lane.take();
+    while let Some(current) = job {
+        match current {
+            Job::Turn(turn) => serve_turn(lane, turn, runner),
+            Job::Loose(loose) => loose.run(),
+        }
+        job = lane.next();
+    }
+}
+
+fn serve_turn(lane: &Arc<Lane>, mut turn: Turn, runner: Runner) {
+    loop {
+        if turn.0.shared.is_closed() {
+            return turn.0.shared.clone().bury(turn);
+        }
+        match turn.run(runner) {
+            Leave::Gone => return,
+            Leave::Again(again) if !lane.has_ready() => turn = again,
+            Leave::Again(again) => return again.dispatch_to(lane),
+            Leave::Needs(turn, kind) => return turn.dispatch(kind),
+        }
+    }
+}
+
+impl Turn {
+    fn dispatch_to(self, lane: &Arc<Lane>) {
+        let shared = self.0.shared.clone();
+        if let Err(turn) = lane.offer(self) {
+            shared.bury(turn);
+        }
+    }
+}

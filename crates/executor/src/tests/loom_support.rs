@@ -1,0 +1,105 @@
+//! What the loom models share.
+//!
+//! A model is a small program of which loom runs every interleaving, within a bound on how often
+//! a thread is interrupted. Values that the program hands from one thread to another are stored
+//! and loaded *relaxed*, so that only the executor's own orders can make them visible; and they
+//! are looked at where the promise says that they are visible, never after joining the writer.
+//! A lost wake-up needs no assertion: loom reports that the model hangs.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use crate::executor::{Config, Executor};
+use crate::failure::Reason;
+use crate::point::Point;
+use crate::{Native, Operation};
+
+pub(super) use loom::thread::{JoinHandle, spawn};
+
+/// Runs every interleaving of `model` with few interruptions.
+pub(super) fn check(model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(2));
+    builder.max_branches = 20_000;
+    builder.check(model);
+}
+
+/// A number that threads hand to each other without ordering anything by it.
+#[derive(Clone)]
+pub(super) struct Cell(Arc<AtomicUsize>);
+
+impl Cell {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(AtomicUsize::new(0)))
+    }
+
+    pub(super) fn get(&self) -> usize {
+        self.0.load(Relaxed)
+    }
+
+    pub(super) fn set(&self, value: usize) {
+        self.0.store(value, Relaxed);
+    }
+
+    /// Goes from `before` to the next number; two threads that do so at once are found out.
+    pub(super) fn step(&self, before: usize) {
+        assert_eq!(self.get(), before);
+        self.set(before + 1);
+    }
+
+    /// Counts one more, whoever else does.
+    pub(super) fn tally(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+/// Counts when it is dropped.
+pub(super) struct Counted(pub(super) Cell);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.tally();
+    }
+}
+
+fn config(workers: usize) -> Config {
+    Config { workers, host_threads: workers, reporter: Box::new(|_| {}) }
+}
+
+/// A whole executor with up to so many workers.
+pub(super) fn executor(workers: usize) -> Executor {
+    Executor::new(config(workers)).expect("models always get their threads")
+}
+
+/// An executor without threads: whatever needs one stays in the queue.
+pub(super) fn unmanned() -> Executor {
+    Executor::manned_by(config(4), None, None)
+}
+
+/// An operation for a worker.
+pub(super) fn native(function: impl FnOnce() + Send + 'static) -> impl Operation {
+    Native::new(
+        move || {
+            function();
+            Ok(())
+        },
+        None,
+    )
+}
+
+/// An operation that fails.
+pub(super) fn failing() -> impl Operation {
+    Native::new(|| Err(Reason::Panicked("on purpose".into())), None)
+}
+
+/// Waits for `point`, outside of any operation.
+pub(super) fn wait(point: &Point) {
+    assert!(point.wait().expect("outside of operations").until(None));
+}
+
+/// A moment that has passed: a wait until then only looks.
+pub(super) fn past() -> Option<Instant> {
+    Some(Instant::now())
+}

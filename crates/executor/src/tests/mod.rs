@@ -1,0 +1,18 @@
+//! Tests of the inside: models of the protocols, and what the public interface cannot reach.
+
+#[cfg(loom)]
+mod loom_deadlock;
+#[cfg(loom)]
+mod loom_failure;
+#[cfg(loom)]
+mod loom_foreign;
+#[cfg(loom)]
+mod loom_lane;
+#[cfg(loom)]
+mod loom_strand;
+#[cfg(loom)]
+mod loom_support;
+#[cfg(loom)]
+mod loom_timeline;
+#[cfg(loom)]
+mod loom_visit;
