@@ -1,0 +1,208 @@
+//! Futures: the values of submitted functions.
+
+use std::fmt;
+use std::future::IntoFuture;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use clika_executor::{AsyncWait, Failure, Point, Reason};
+
+use crate::error::Error;
+use crate::stream::Stream;
+use crate::wait;
+
+/// The value of a submitted function, once it has run.
+///
+/// Taking the result of a function that failed acknowledges the failure for its stream. A future
+/// that is dropped leaves the function to run.
+///
+/// # Examples
+///
+/// ```
+/// use clika_runtime::{Device, Stream};
+///
+/// let stream = Stream::create(Device::cpu())?;
+/// let answer = stream.call(|| 6 * 7)?;
+/// assert_eq!(answer.wait()?, 42);
+/// # Ok::<(), clika_runtime::Error>(())
+/// ```
+#[must_use = "the value is lost with its future; use `submit` for work without one"]
+pub struct Future<T> {
+    stream: Stream,
+    point: Point,
+    value: Arc<Value<T>>,
+}
+
+/// Where the function leaves its value.
+pub(crate) struct Value<T>(Mutex<State<T>>);
+
+enum State<T> {
+    Waiting,
+    Cancelled,
+    Running,
+    Done(T),
+    Taken,
+}
+
+impl<T: Send + 'static> Value<T> {
+    /// The place for the value of `work`, and the operation that fills it.
+    pub(crate) fn of<F: FnOnce() -> T + Send + 'static>(
+        work: F,
+    ) -> (Arc<Self>, impl FnOnce() -> Result<(), Reason> + Send + 'static + use<T, F>) {
+        let value = Arc::new(Self(Mutex::new(State::Waiting)));
+        let place = value.clone();
+        let fill = move || {
+            if place.begin() {
+                place.replace(State::Done(work()));
+            }
+            Ok(())
+        };
+        (value, fill)
+    }
+
+    /// Begins the work, unless it was cancelled.
+    fn begin(&self) -> bool {
+        self.turn(State::Running)
+    }
+
+    fn cancel(&self) -> bool {
+        self.turn(State::Cancelled)
+    }
+
+    /// Goes from waiting to `state`; `false` if it is past waiting.
+    fn turn(&self, state: State<T>) -> bool {
+        let mut now = self.lock();
+        let waits = matches!(*now, State::Waiting);
+        if waits {
+            *now = state;
+        }
+        waits
+    }
+
+    fn replace(&self, state: State<T>) -> State<T> {
+        std::mem::replace(&mut *self.lock(), state)
+    }
+
+    /// No code of the user's runs under this lock, so what it guards is whole even if poisoned.
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Send + 'static> Future<T> {
+    pub(crate) fn new(stream: Stream, point: Point, value: Arc<Value<T>>) -> Self {
+        Self { stream, point, value }
+    }
+
+    /// Blocks until the function has run, and takes its value.
+    ///
+    /// # Errors
+    /// The failure of the function, which is acknowledged by that; cancelled, if it was skipped
+    /// because of an earlier failure (the error's source) or by [`cancel`](Self::cancel); a
+    /// deadlock if this is called inside work that would wait for itself.
+    pub fn wait(self) -> Result<T, Error> {
+        self.settle(None)
+    }
+
+    /// As [`wait`](Self::wait), for at most `timeout`; zero polls. The value can be taken once.
+    ///
+    /// # Errors
+    /// As for [`wait`](Self::wait); a timeout if the function has not run by then, and an invalid
+    /// argument if the value was taken before.
+    pub fn wait_timeout(&self, timeout: Duration) -> Result<T, Error> {
+        self.settle(Instant::now().checked_add(timeout))
+    }
+
+    fn settle(&self, deadline: Option<Instant>) -> Result<T, Error> {
+        if !self.is_cancelled() && !self.point.is_reached() {
+            wait::admit(&self.stream)?;
+            wait::until(&self.point, deadline)?;
+        }
+        self.take()
+    }
+
+    /// The value of a function that has run or never will.
+    fn take(&self) -> Result<T, Error> {
+        match self.value.replace(State::Taken) {
+            State::Done(value) => Ok(value),
+            State::Cancelled => {
+                self.value.replace(State::Cancelled);
+                Err(Error::cancelled("the work was cancelled through its future", None))
+            }
+            State::Taken => Err(Error::invalid_argument("the value was taken before")),
+            state @ (State::Waiting | State::Running) => {
+                self.value.replace(state);
+                Err(self.failure())
+            }
+        }
+    }
+
+    /// Why the function has no value.
+    fn failure(&self) -> Error {
+        match self.point.failure() {
+            Some(failure) if self.is_of(&failure) => {
+                self.point.acknowledge();
+                wait::failed(&failure)
+            }
+            Some(failure) => wait::skipped(&failure),
+            None => Error::device("the runtime lost the outcome of this work", None),
+        }
+    }
+
+    /// Whether `failure` is this function's own.
+    fn is_of(&self, failure: &Failure) -> bool {
+        let origin = &failure.origin;
+        (origin.strand_id, origin.operation) == (self.stream.strand().id(), self.point.n())
+    }
+
+    /// Whether the function has run, was skipped, or was cancelled. Never blocks.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.is_cancelled() || self.point.is_reached()
+    }
+
+    /// Skips the function if it has not begun, without failing the stream. `true` if so.
+    pub fn cancel(&self) -> bool {
+        self.is_cancelled() || (!self.point.is_reached() && self.value.cancel())
+    }
+
+    /// Whether [`cancel`](Self::cancel) came in time.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        matches!(*self.value.lock(), State::Cancelled)
+    }
+}
+
+impl<T> fmt::Debug for Future<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let done = if self.point.is_reached() { "done" } else { "pending" };
+        write!(f, "Future({:?}, {done})", self.stream.name())
+    }
+}
+
+/// An `await` of a future: [`Future::wait`] without a thread that waits.
+#[derive(Debug)]
+pub struct FutureWait<T> {
+    wait: AsyncWait,
+    future: Future<T>,
+}
+
+impl<T: Send + 'static> std::future::Future for FutureWait<T> {
+    type Output = Result<T, Error>;
+
+    fn poll(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Self::Output> {
+        std::pin::Pin::new(&mut self.wait).poll(context).map(|()| self.future.take())
+    }
+}
+
+impl<T: Send + 'static> IntoFuture for Future<T> {
+    type Output = Result<T, Error>;
+    type IntoFuture = FutureWait<T>;
+
+    fn into_future(self) -> FutureWait<T> {
+        FutureWait { wait: AsyncWait::new(self.point.clone()), future: self }
+    }
+}

@@ -1,0 +1,53 @@
+//! Execution streams: ordered, asynchronous queues of device work.
+//!
+//! ```
+//! use clika_runtime::{Device, Stream};
+//!
+//! let (decode, encode) = (Stream::create(Device::cpu())?, Stream::create(Device::cpu())?);
+//! let text = decode.call(|| String::from("pixels"))?;
+//! encode.wait_stream(&decode)?;
+//! encode.submit(|| println!("everything that decode had to do is done"))?;
+//! assert_eq!(text.wait()?, "pixels");
+//! encode.synchronize()?;
+//! # Ok::<(), clika_runtime::Error>(())
+//! ```
+//!
+//! # Concepts
+//! A [`Device`] computes. A [`Stream`] is an ordered queue of operations on one device; streams
+//! overlap. An [`Event`] is a point on a stream's timeline that the host or other streams wait for.
+//! A [`Future`] is the value of one submitted function. The first failure of a stream wins and
+//! stays with it until it is acknowledged; [`Error`] says which operation failed and which line
+//! submitted it.
+//!
+//! # Settings
+//! Read once, when the first stream is made:
+//!
+//! | variable | default | meaning |
+//! |---|---|---|
+//! | `CLIKA_WORKERS` | the cores this process may use | threads that run native work |
+//! | `CLIKA_HOST_THREADS` | 512 | blocking functions that may be under way at once |
+//! | `CLIKA_EXIT_TIMEOUT` | 5 | seconds that pending work may go on at exit, from Python |
+//!
+//! # Forks
+//! A forked child that uses an inherited stream gets a device error at once. It can create its own.
+
+mod cpu;
+mod device;
+mod error;
+mod event;
+pub mod foreign;
+mod future;
+mod inline;
+mod outcome;
+mod runtime;
+mod settings;
+mod stream;
+mod wait;
+
+pub use device::{Device, DeviceKind, devices};
+pub use error::Error;
+pub use event::{Event, EventWait};
+pub use future::{Future, FutureWait};
+pub use outcome::Outcome;
+pub use runtime::shutdown;
+pub use stream::{Stream, StreamWait};

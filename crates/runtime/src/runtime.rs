@@ -1,0 +1,147 @@
+//! The one runtime of this process, made at its first use.
+//!
+//! A forked child gets its own: slots form a list, one per generation of the process, and nobody
+//! touches the slot of another generation. A slot's lock can therefore not have been inherited in
+//! a locked state, since the only threads that ever lock it belong to this process.
+#![allow(unsafe_code, reason = "slots are leaked, so that they outlive every thread")]
+
+use std::any::Any;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::time::{Duration, Instant};
+
+use clika_executor::{Config, Executor, Refused, Reporter, generation};
+
+use crate::device::Device;
+use crate::error::Error;
+use crate::settings::Settings;
+use crate::stream::Stream;
+
+pub(crate) struct Runtime {
+    pub(crate) executor: Executor,
+    pub(crate) settings: Settings,
+    /// The default stream of the CPU.
+    default_stream: OnceLock<Stream>,
+    /// What a binding keeps for as long as the runtime.
+    pub(crate) binding: OnceLock<Box<dyn Any + Send + Sync>>,
+}
+
+struct Slot {
+    generation: u64,
+    runtime: OnceLock<Result<Runtime, Error>>,
+}
+
+static CURRENT: AtomicPtr<Slot> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Who is told of failures that nobody acknowledged, where a binding has a better place than the
+/// standard error stream.
+static REPORTER: OnceLock<fn() -> Reporter> = OnceLock::new();
+
+/// The runtime of this process.
+pub(crate) fn runtime() -> Result<&'static Runtime, Error> {
+    slot().runtime.get_or_init(Runtime::start).as_ref().map_err(Error::clone)
+}
+
+/// The runtime of this process, if it has been used.
+pub(crate) fn started() -> Option<&'static Runtime> {
+    slot().runtime.get()?.as_ref().ok()
+}
+
+/// Lets a binding say where unacknowledged failures are reported. Only the first call counts, and
+/// only before the runtime is first used.
+pub(crate) fn set_reporter(reporter: fn() -> Reporter) {
+    let _ = REPORTER.set(reporter);
+}
+
+fn slot() -> &'static Slot {
+    let current = CURRENT.load(Ordering::Acquire);
+    // SAFETY: slots are leaked boxes, so a non-null pointer stays valid.
+    match unsafe { current.as_ref() } {
+        Some(slot) if slot.generation == generation() => slot,
+        _ => next_slot(current),
+    }
+}
+
+#[cold]
+fn next_slot(current: *mut Slot) -> &'static Slot {
+    let fresh = Box::into_raw(Box::new(Slot { generation: generation(), runtime: OnceLock::new() }));
+    match CURRENT.compare_exchange(current, fresh, Ordering::AcqRel, Ordering::Acquire) {
+        // SAFETY: `fresh` is a valid box that nobody frees from here on.
+        Ok(_) => unsafe { &*fresh },
+        Err(_) => {
+            // SAFETY: `fresh` was not published, so this is its only owner.
+            drop(unsafe { Box::from_raw(fresh) });
+            slot()
+        }
+    }
+}
+
+impl Runtime {
+    fn start() -> Result<Self, Error> {
+        let settings = Settings::read()?;
+        let reporter = REPORTER.get().copied().unwrap_or(|| Box::new(|failure| eprintln!(
+            "clika_runtime: nobody acknowledged that {failure}"
+        )));
+        let executor = Executor::new(Config {
+            workers: settings.workers,
+            host_threads: settings.host_threads,
+            reporter: reporter(),
+        })
+        .map_err(|error| refused(Refused::NoThread(error)))?;
+        Ok(Self {
+            executor,
+            settings,
+            default_stream: OnceLock::new(),
+            binding: OnceLock::new(),
+        })
+    }
+
+    pub(crate) fn default_stream(&self, device: Device) -> &Stream {
+        self.default_stream
+            .get_or_init(|| Stream::over(self.executor.inline_strand("default"), device))
+    }
+}
+
+/// The error for a submission that was not accepted.
+pub(crate) fn refused(refused: Refused) -> Error {
+    match refused {
+        Refused::ShutDown => Error::device(
+            "the runtime has shut down, as it does when the program ends: submit earlier",
+            None,
+        ),
+        Refused::Inherited => Error::device(
+            "this stream belongs to the process that this one was forked from: create one here",
+            None,
+        ),
+        Refused::NoThread(error) => Error::device(
+            "no thread could be started for the runtime: allow this process more threads",
+            Some(std::sync::Arc::new(error)),
+        ),
+        other => Error::device(other.to_string(), None),
+    }
+}
+
+/// Ends the runtime of this process: waits until all submitted work has run or `timeout` passed,
+/// then drops what has not begun. `true` if nothing had to be dropped.
+///
+/// From then on submissions are refused with a device error. A program that returns from `main`
+/// without calling this loses the work that is still queued.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use clika_runtime::{Device, Stream};
+///
+/// let stream = Stream::create(Device::cpu())?;
+/// stream.submit(|| println!("the last words"))?;
+/// assert!(clika_runtime::shutdown(Duration::from_secs(5)));
+/// assert!(stream.submit(|| ()).unwrap_err().is_device());
+/// # Ok::<(), clika_runtime::Error>(())
+/// ```
+pub fn shutdown(timeout: Duration) -> bool {
+    let Some(runtime) = started() else { return true };
+    let drained = runtime.executor.drain(Instant::now().checked_add(timeout));
+    runtime.executor.close();
+    drained
+}

@@ -1,0 +1,83 @@
+//! Waiting on the host, and what a wait returns.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use clika_executor::{Failure, Point, Reason, Refused};
+
+use crate::error::{Cause, Error};
+use crate::runtime::refused;
+use crate::stream::Stream;
+
+/// Refuses a stream that was inherited by a fork: waiting for it would never end.
+pub(crate) fn admit(stream: &Stream) -> Result<(), Error> {
+    if stream.strand().is_inherited() {
+        return Err(refused(Refused::Inherited));
+    }
+    Ok(())
+}
+
+/// Blocks until `point` is reached.
+pub(crate) fn until(point: &Point, deadline: Option<Instant>) -> Result<(), Error> {
+    let mut wait = point.wait().map_err(|_| deadlock(point))?;
+    if wait.until(deadline) {
+        return Ok(());
+    }
+    Err(timed_out(point))
+}
+
+/// The error for a wait that reached its time limit.
+pub(crate) fn timed_out(point: &Point) -> Error {
+    Error::timeout(format!(
+        "the time limit passed with {} operations of stream '{}' unfinished: they go on",
+        point.strand().pending(),
+        point.strand().name()
+    ))
+}
+
+/// The error for a wait that could never end.
+pub(crate) fn deadlock(point: &Point) -> Error {
+    Error::deadlock(format!(
+        "this would wait for itself: the work that makes this call is what stream '{}' is waiting \
+         for. Return from it first, or order the work with wait_event",
+        point.strand().name()
+    ))
+}
+
+/// What a reached point amounts to.
+pub(crate) struct Settled;
+
+impl Settled {
+    /// The failure that `point` covers, acknowledged.
+    pub(crate) fn acknowledging(point: &Point) -> Result<(), Error> {
+        let outcome = Self::of(point);
+        if outcome.is_err() {
+            point.acknowledge();
+        }
+        outcome
+    }
+
+    /// The failure that `point` covers.
+    pub(crate) fn of(point: &Point) -> Result<(), Error> {
+        point.failure().map_or(Ok(()), |failure| Err(failed(&failure)))
+    }
+}
+
+/// The error for a failure.
+pub(crate) fn failed(failure: &Arc<Failure>) -> Error {
+    let cause = match &failure.reason {
+        Reason::Returned(error) => Some(error.clone()),
+        Reason::ShutDown => return Error::cancelled(failure.to_string(), None),
+        Reason::Panicked(_) | Reason::Foreign(_) => None,
+    };
+    Error::operation(failure.to_string(), cause)
+}
+
+/// The error for work that was skipped because of a failure.
+pub(crate) fn skipped(failure: &Arc<Failure>) -> Error {
+    if matches!(failure.reason, Reason::ShutDown) {
+        return failed(failure);
+    }
+    let cause: Cause = Arc::new(failed(failure));
+    Error::cancelled("the work was skipped, because earlier work failed", Some(cause))
+}

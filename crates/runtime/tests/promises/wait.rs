@@ -1,0 +1,235 @@
+//! Waits on the host: time limits, `await`, and the helpers that the other tests wait with.
+
+use std::future::IntoFuture;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use clika_runtime::{Event, EventWait, Future, FutureWait, Stream, StreamWait};
+
+use crate::gate::Gate;
+use crate::log::Log;
+use crate::stream;
+use crate::watchdog::watch;
+
+/// Wakes the thread that sleeps in [`block_on`].
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// The smallest async runtime there is.
+pub(crate) fn block_on<F: IntoFuture>(future: F) -> F::Output {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future.into_future());
+    loop {
+        if let Poll::Ready(value) = poll(future.as_mut(), &waker) {
+            return value;
+        }
+        thread::park();
+    }
+}
+
+/// Begins to wait and leaves it at that: the wait is under way when this returns.
+pub(crate) fn begin<F: IntoFuture>(future: F) -> F::IntoFuture
+where
+    F::IntoFuture: Unpin,
+{
+    let mut wait = future.into_future();
+    assert!(poll(Pin::new(&mut wait), Waker::noop()).is_pending(), "there was nothing to wait for");
+    wait
+}
+
+fn poll<F: std::future::Future>(future: Pin<&mut F>, waker: &Waker) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(waker))
+}
+
+/// Returns once `condition` holds.
+pub(crate) fn until(condition: impl Fn() -> bool) {
+    while !condition() {
+        thread::yield_now();
+    }
+}
+
+#[derive(Default)]
+struct Wakes(AtomicU32);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn promise_09_a_wait_of_no_time_polls_and_goes_on_afterwards() {
+    let _watchdog = watch();
+    let stream = stream();
+    let gate = Gate::on(&stream);
+    let future = stream.call(|| 5).unwrap();
+    let event = stream.record_event();
+    for _ in 0..3 {
+        assert!(stream.synchronize_timeout(Duration::ZERO).unwrap_err().is_timeout());
+        assert!(event.synchronize_timeout(Duration::ZERO).unwrap_err().is_timeout());
+        assert!(future.wait_timeout(Duration::ZERO).unwrap_err().is_timeout());
+    }
+    gate.open();
+    stream.synchronize().unwrap();
+    stream.synchronize_timeout(Duration::ZERO).unwrap();
+    event.synchronize_timeout(Duration::ZERO).unwrap();
+    assert_eq!(future.wait_timeout(Duration::ZERO).unwrap(), 5);
+}
+
+#[test]
+fn promise_09_a_time_limit_passes_and_the_work_goes_on() {
+    let _watchdog = watch();
+    let (stream, log) = (stream(), Log::new());
+    let gate = Gate::on(&stream);
+    log.note(&stream, "ran");
+    let error = stream.synchronize_timeout(Duration::from_millis(5)).unwrap_err();
+    assert!(error.is_timeout());
+    assert!(error.to_string().contains(&stream.name()), "{error}");
+    gate.open();
+    stream.synchronize().unwrap();
+    assert_eq!(log.take(), ["ran"]);
+}
+
+#[test]
+fn promise_09_the_longest_time_limits_wait_for_ever() {
+    let _watchdog = watch();
+    for limit in [Duration::MAX, Duration::from_secs(u64::MAX / 2), Duration::from_secs(1 << 40)] {
+        let stream = stream();
+        let gate = Gate::on(&stream);
+        let (future, event) = (stream.call(|| 5).unwrap(), stream.record_event());
+        thread::scope(|scope| {
+            let waits = [
+                scope.spawn(|| stream.synchronize_timeout(limit)),
+                scope.spawn(|| event.synchronize_timeout(limit)),
+                scope.spawn(|| future.wait_timeout(limit).map(|value| assert_eq!(value, 5))),
+            ];
+            gate.open();
+            for wait in waits {
+                wait.join().unwrap().unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn promise_05_all_that_can_be_waited_for_can_be_awaited() {
+    let _watchdog = watch();
+    let (stream, log) = (stream(), Log::new());
+    let gate = Gate::on(&stream);
+    log.note(&stream, "before");
+    let event = stream.record_event();
+    let future = stream.call(|| "value").unwrap();
+    let waits = (begin(&stream), begin(&event), begin(event.clone()), begin(future));
+    let whole = begin(stream.clone());
+    gate.open();
+    block_on(waits.1).unwrap();
+    assert_eq!(log.take(), ["before"]);
+    block_on(waits.2).unwrap();
+    assert_eq!(block_on(waits.3).unwrap(), "value");
+    block_on(waits.0).unwrap();
+    block_on(whole).unwrap();
+}
+
+#[test]
+fn promise_05_what_is_reached_is_awaited_without_a_wake() {
+    let _watchdog = watch();
+    let stream = stream();
+    let future = stream.call(|| 1).unwrap();
+    stream.synchronize().unwrap();
+    let mut wait = future.into_future();
+    assert!(matches!(poll(Pin::new(&mut wait), Waker::noop()), Poll::Ready(Ok(1))));
+    let mut wait = (&stream).into_future();
+    assert!(poll(Pin::new(&mut wait), Waker::noop()).is_ready());
+}
+
+#[test]
+fn promise_05_a_task_is_woken_once_by_the_last_waker_it_gave() {
+    let _watchdog = watch();
+    let stream = stream();
+    let gate = Gate::on(&stream);
+    let (first, last) = (Arc::new(Wakes::default()), Arc::new(Wakes::default()));
+    let mut wait = (&stream).into_future();
+    for wakes in [&first, &last, &last] {
+        assert!(poll(Pin::new(&mut wait), &Waker::from(wakes.clone())).is_pending());
+    }
+    // Behind it, so it wakes no task of this wait.
+    stream.submit(|| ()).unwrap();
+    gate.open();
+    stream.synchronize().unwrap();
+    until(|| last.0.load(Ordering::SeqCst) > 0);
+    assert_eq!(last.0.load(Ordering::SeqCst), 1);
+    assert_eq!(first.0.load(Ordering::SeqCst), 0);
+    assert!(poll(Pin::new(&mut wait), Waker::noop()).is_ready());
+}
+
+#[test]
+fn promise_05_an_await_that_is_dropped_leaves_nothing_behind() {
+    let _watchdog = watch();
+    let stream = stream();
+    let gate = Gate::on(&stream);
+    let wakes = Arc::new(Wakes::default());
+    let mut wait = (&stream).into_future();
+    assert!(poll(Pin::new(&mut wait), &Waker::from(wakes.clone())).is_pending());
+    drop(wait);
+    assert_eq!(Arc::strong_count(&wakes), 1, "its waker is let go");
+    gate.open();
+    stream.synchronize().unwrap();
+    assert_eq!(wakes.0.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn promise_08_a_waker_that_panics_harms_nobody() {
+    struct Bad;
+    impl Wake for Bad {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker panics");
+        }
+    }
+    let _watchdog = watch();
+    let (stream, log) = (stream(), Log::new());
+    let gate = Gate::on(&stream);
+    let mut wait = (&stream).into_future();
+    assert!(poll(Pin::new(&mut wait), &Waker::from(Arc::new(Bad))).is_pending());
+    log.note(&stream, "after");
+    gate.open();
+    stream.synchronize().unwrap();
+    assert_eq!(log.take(), ["after"]);
+}
+
+#[test]
+fn promise_09_a_thousand_waits_for_one_stream_all_end() {
+    let _watchdog = watch();
+    let stream = stream();
+    let gate = Gate::on(&stream);
+    let waits: Vec<StreamWait> = (0..1000).map(|_| begin(&stream)).collect();
+    thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| stream.synchronize().unwrap());
+        }
+        gate.open();
+    });
+    waits.into_iter().for_each(|wait| block_on(wait).unwrap());
+}
+
+#[test]
+fn promise_14_every_handle_may_go_to_any_thread() {
+    fn any_thread<T: Send + Sync + 'static>() {}
+    any_thread::<Stream>();
+    any_thread::<Event>();
+    any_thread::<StreamWait>();
+    any_thread::<EventWait>();
+    any_thread::<clika_runtime::Device>();
+    any_thread::<clika_runtime::Error>();
+    // The value need not be shared between threads to be sent to one.
+    any_thread::<Future<std::cell::Cell<u8>>>();
+    any_thread::<FutureWait<std::cell::Cell<u8>>>();
+}

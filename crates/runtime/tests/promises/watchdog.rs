@@ -1,0 +1,36 @@
+//! A hang is a failure: the watchdog ends the process with a message.
+
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+/// Far more than any test takes, on the slowest machine.
+const LIMIT: Duration = Duration::from_secs(100);
+
+/// While it lives, the test must end within a generous time.
+pub(crate) struct Watchdog {
+    _ended: mpsc::Sender<()>,
+}
+
+/// Watches over the calling test.
+pub(crate) fn watch() -> Watchdog {
+    let name = thread::current().name().unwrap_or("a test").to_owned();
+    watch_over(move || name)
+}
+
+/// Watches over something that `describe` puts into words, should it hang.
+pub(crate) fn watch_over(describe: impl FnOnce() -> String + Send + 'static) -> Watchdog {
+    let (end, ended) = mpsc::channel();
+    thread::spawn(move || {
+        if ended.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout) {
+            give_up(&describe());
+        }
+    });
+    Watchdog { _ended: end }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a thread that hangs cannot be ended by itself")]
+fn give_up(what: &str) -> ! {
+    eprintln!("still running after {} s: {what}", LIMIT.as_secs());
+    std::process::abort();
+}
