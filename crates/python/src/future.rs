@@ -1,0 +1,523 @@
+//! Futures: what a submitted Python function returned or raised.
+//!
+//! `Future` is a subclass of `concurrent.futures.Future`, since asyncio and others insist on that.
+//! It is made of two bases: `FutureBase`, which is this file, and the standard class, of which only
+//! the name is used. Locks and lists that the standard functions ask for are made when they do.
+//!
+//! A future also carries its operation: the call, and the line that submitted it. So submitting
+//! costs one object, and the queue holds one pointer.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use clika_runtime::foreign::{self, Failure};
+use pyo3::exceptions::{PyBaseException, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyList, PyTuple, PyType};
+use pyo3::{PyTraverseError, PyVisit, intern};
+
+use crate::exceptions::{failed, skipped};
+use crate::failure::{annotate, exception_of, fault};
+use crate::host;
+use crate::site::Site;
+use crate::stream::Stream;
+use crate::wait::{deadline, reach_in_time};
+
+/// What a future is made of; the token without which none is.
+pub(crate) struct Parts {
+    pub(crate) stream: Py<Stream>,
+    /// The function and its arguments, as one tuple.
+    pub(crate) call: Py<PyTuple>,
+    pub(crate) site: Site,
+    /// A failure stays with the future and does not fail the stream.
+    pub(crate) isolated: bool,
+}
+
+/// The base of `Future` that does the work.
+#[pyclass(frozen, subclass, weakref, module = "clika_runtime._core")]
+pub(crate) struct FutureBase {
+    stream: Py<Stream>,
+    site: Site,
+    isolated: bool,
+    /// Its number on the stream's timeline, once it is submitted.
+    n: AtomicU64,
+    /// The number to wait for: none for work inside the default stream's own work, which is done
+    /// when the call returns.
+    waits_for: AtomicU64,
+    /// Held for moments only: never while Python code runs, which dropping an object may do.
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    phase: Phase,
+    call: Option<Py<PyTuple>>,
+    /// The name of the function, once the call is gone.
+    name: Option<String>,
+    value: Option<Py<PyAny>>,
+    exception: Option<Py<PyBaseException>>,
+    callbacks: Vec<Py<PyAny>>,
+    condition: Option<Py<PyAny>>,
+    waiters: Option<Py<PyList>>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Pending,
+    Running,
+    Cancelled,
+    Finished,
+}
+
+/// How an operation ended.
+pub(crate) enum Outcome<'py> {
+    Value(Bound<'py, PyAny>),
+    Raised(Bound<'py, PyBaseException>),
+    Skipped(&'py Failure),
+}
+
+static FUTURE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+/// The parts of the future that is being made; the interpreter lock keeps makers apart.
+static PARTS: Mutex<Option<Parts>> = Mutex::new(None);
+
+/// The class that users see.
+pub(crate) fn class(py: Python<'_>) -> PyResult<&'static Py<PyType>> {
+    FUTURE.get_or_try_init(py, || {
+        let standard = py.import("concurrent.futures")?.getattr("Future")?;
+        let namespace = PyDict::new(py);
+        namespace.set_item("__module__", crate::MODULE)?;
+        namespace.set_item("__doc__", FUTURE_DOC)?;
+        // The standard initialiser would make a lock and two lists per future.
+        let object = py.import("builtins")?.getattr("object")?;
+        namespace.set_item("__init__", object.getattr("__init__")?)?;
+        namespace.set_item("__slots__", ())?;
+        let bases = (py.get_type::<FutureBase>(), standard);
+        let class = py.get_type::<PyType>().call1(("Future", bases, namespace))?;
+        Ok(class.cast_into::<PyType>()?.unbind())
+    })
+}
+
+const FUTURE_DOC: &str = "\
+What a submitted function returns or raises, once it has run.
+
+A `concurrent.futures.Future`, so `concurrent.futures.wait`, `as_completed` and
+`asyncio.wrap_future` take it; it can also be awaited. Taking the result or the
+exception of work that failed acknowledges that failure for its stream.
+
+Examples
+--------
+>>> from clika_runtime import Device, Stream
+>>> stream = Stream.create(Device.parse(\"cpu\"))
+>>> stream.submit(pow, 2, 10).result()
+1024
+";
+
+/// A new future, not yet submitted.
+pub(crate) fn make<'py>(py: Python<'py>, parts: Parts) -> PyResult<Bound<'py, FutureBase>> {
+    *PARTS.lock().unwrap_or_else(PoisonError::into_inner) = Some(parts);
+    Ok(class(py)?.bind(py).call0()?.cast_into::<FutureBase>()?)
+}
+
+impl FutureBase {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes the number that the operation got.
+    pub(crate) fn submitted(&self, n: u64) {
+        self.n.store(n, Ordering::Relaxed);
+        self.waits_for.store(n, Ordering::Relaxed);
+    }
+
+    /// Notes that it is part of operation `n`, and done when its call returns.
+    pub(crate) fn submitted_within(&self, n: u64) {
+        self.n.store(n, Ordering::Relaxed);
+    }
+
+    /// Begins the operation: its call, or `None` if it was cancelled.
+    pub(crate) fn begin(&self, py: Python<'_>) -> Option<Py<PyTuple>> {
+        let mut state = self.lock();
+        if state.phase != Phase::Pending {
+            return None;
+        }
+        state.phase = Phase::Running;
+        let call = state.call.as_ref().map(|call| call.clone_ref(py));
+        drop(state);
+        call
+    }
+
+    /// Ends the operation: what it captured is let go, and its future has its result. The fault is
+    /// what the stream is to fail with.
+    pub(crate) fn resolve(
+        slf: &Bound<'_, Self>,
+        outcome: Outcome<'_>,
+    ) -> Option<clika_runtime::foreign::Fault> {
+        let (py, this) = (slf.py(), slf.get());
+        let (value, exception, fault) = match outcome {
+            Outcome::Value(value) => (Some(value.unbind()), None, None),
+            Outcome::Raised(exception) => {
+                // An exception that refuses the note is raised without it.
+                let _ = annotate(&exception, &this.describe(py));
+                let fault = (!this.isolated).then(|| fault(&exception));
+                (None, Some(exception.unbind()), fault)
+            }
+            Outcome::Skipped(failure) => {
+                let error = skipped(py, &this.describe(py), failure);
+                (None, Some(error.into_value(py)), None)
+            }
+        };
+        let mut state = this.lock();
+        let call = state.call.take();
+        if state.phase != Phase::Cancelled {
+            state.phase = Phase::Finished;
+            state.value = value;
+            state.exception = exception;
+        }
+        drop(state);
+        drop(call);
+        fault
+    }
+
+    /// Whether somebody is to be told that it is done.
+    pub(crate) fn is_watched(&self) -> bool {
+        let state = self.lock();
+        !state.callbacks.is_empty() || state.condition.is_some()
+    }
+
+    /// The call that tells them: for a thread of the host lane.
+    pub(crate) fn notice<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
+        let py = slf.py();
+        let mut state = slf.get().lock();
+        let callbacks = std::mem::take(&mut state.callbacks);
+        let condition = state.condition.as_ref().map(|condition| condition.clone_ref(py));
+        drop(state);
+        let notify = host::python(py)?.getattr(intern!(py, "notify"))?;
+        (notify, slf, callbacks, condition).into_pyobject(py)
+    }
+
+    /// "'work' of stream 'decode', submitted at file:line"
+    fn describe(&self, py: Python<'_>) -> String {
+        let stream = self.stream.get().0.name();
+        format!("{} of stream '{stream}', submitted at {}", self.name(py), self.site.text(py))
+    }
+
+    /// The qualified name of the function.
+    fn name(&self, py: Python<'_>) -> String {
+        let state = self.lock();
+        let call = state.call.as_ref().map(|call| call.clone_ref(py));
+        let known = state.name.clone();
+        drop(state);
+        let name = call.and_then(|call| qualified_name(call.bind(py)).ok()).or(known);
+        name.unwrap_or_else(|| "work".to_owned())
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.lock().phase, Phase::Finished | Phase::Cancelled)
+    }
+
+    /// Blocks until the operation is complete.
+    fn wait(&self, py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let deadline = deadline(timeout)?;
+        let strand = foreign::strand(&self.stream.get().0);
+        let n = self.waits_for.load(Ordering::Relaxed);
+        if self.lock().phase == Phase::Cancelled || (self.is_over() && strand.has_reached(n)) {
+            return Ok(());
+        }
+        let point = strand.point().at(n);
+        reach_in_time(py, &point, deadline)
+    }
+
+    /// What it came to, once it is over. An exception is the operation's own, which is acknowledged
+    /// by this, or says why it was skipped.
+    fn outcome(&self, py: Python<'_>) -> PyResult<Result<Py<PyAny>, Py<PyBaseException>>> {
+        let state = self.lock();
+        let phase = state.phase;
+        let value = state.value.as_ref().map(|value| value.clone_ref(py));
+        let exception = state.exception.as_ref().map(|exception| exception.clone_ref(py));
+        drop(state);
+        if let Some(exception) = exception {
+            self.acknowledge(&exception);
+            return Ok(Err(exception));
+        }
+        match (phase, value) {
+            (Phase::Cancelled, _) => Err(cancelled_by_user(py)),
+            (_, Some(value)) => Ok(Ok(value)),
+            // Dropped at shutdown, by a thread that could not touch Python objects any more.
+            (_, None) => Err(self.lost(py)),
+        }
+    }
+
+    fn lost(&self, py: Python<'_>) -> PyErr {
+        match foreign::strand(&self.stream.get().0).failure() {
+            Some(failure) => failed(py, &failure),
+            None => cancelled_by_user(py),
+        }
+    }
+
+    /// Acknowledges the stream's failure, if it is this operation's own.
+    pub(crate) fn acknowledge(&self, exception: &Py<PyBaseException>) {
+        let strand = foreign::strand(&self.stream.get().0);
+        let n = self.n.load(Ordering::Relaxed);
+        strand.acknowledge_if(|failure| {
+            (failure.origin.strand_id, failure.origin.operation) == (strand.id(), n)
+                && exception_of(failure).is_some_and(|own| own.is(exception))
+        });
+    }
+}
+
+fn qualified_name(call: &Bound<'_, PyTuple>) -> PyResult<String> {
+    let function = call.get_item(0)?;
+    let name = match function.getattr_opt("__qualname__")? {
+        Some(name) => name,
+        None => match function.getattr_opt("func")? {
+            // What `functools.partial` wraps.
+            Some(inner) => inner.getattr("__qualname__")?,
+            None => function.get_type().getattr("__qualname__")?,
+        },
+    };
+    name.extract()
+}
+
+/// What the standard class raises for a future that its user cancelled.
+fn cancelled_by_user(py: Python<'_>) -> PyErr {
+    match py.import("concurrent.futures").and_then(|module| module.getattr("CancelledError")) {
+        Ok(class) => match class.call0() {
+            Ok(error) => PyErr::from_value(error),
+            Err(error) => error,
+        },
+        Err(error) => error,
+    }
+}
+
+#[pymethods]
+impl FutureBase {
+    #[new]
+    fn new() -> PyResult<Self> {
+        let parts = PARTS.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(Parts { stream, call, site, isolated }) = parts else {
+            return Err(PyTypeError::new_err(
+                "a Future is not constructed: it is what Stream.submit returns",
+            ));
+        };
+        Ok(Self {
+            stream,
+            site,
+            isolated,
+            n: AtomicU64::new(0),
+            waits_for: AtomicU64::new(0),
+            state: Mutex::new(State { call: Some(call), ..State::default() }),
+        })
+    }
+
+    /// The stream that it was submitted to.
+    #[getter]
+    pub(crate) fn stream(&self, py: Python<'_>) -> Py<Stream> {
+        self.stream.clone_ref(py)
+    }
+
+    /// Blocks until the function has run, and returns what it returned.
+    ///
+    /// Parameters
+    /// ----------
+    /// timeout : float, optional
+    ///     Seconds to wait at most. None waits for ever, 0 polls.
+    ///
+    /// Raises
+    /// ------
+    /// TimeoutError
+    ///     If it has not run by then.
+    /// CancelledError
+    ///     If it was skipped because earlier work failed; ``__cause__`` is that failure.
+    /// concurrent.futures.CancelledError
+    ///     If it was cancelled through this future.
+    /// DeadlockError
+    ///     If this is called inside work that would wait for itself.
+    /// BaseException
+    ///     What the function raised. The failure is acknowledged by that.
+    #[pyo3(signature = (timeout=None))]
+    fn result(&self, py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
+        self.wait(py, timeout)?;
+        self.outcome(py)?.map_err(|exception| PyErr::from_value(exception.into_bound(py).into_any()))
+    }
+
+    /// Blocks until the function has run, and returns what it raised, or None.
+    ///
+    /// Parameters
+    /// ----------
+    /// timeout : float, optional
+    ///     Seconds to wait at most. None waits for ever, 0 polls.
+    ///
+    /// Raises
+    /// ------
+    /// TimeoutError
+    ///     If it has not run by then.
+    /// concurrent.futures.CancelledError
+    ///     If it was cancelled through this future.
+    #[pyo3(signature = (timeout=None))]
+    fn exception(
+        &self,
+        py: Python<'_>,
+        timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Option<Py<PyBaseException>>> {
+        self.wait(py, timeout)?;
+        Ok(self.outcome(py)?.err())
+    }
+
+    /// Whether the function has run, was skipped, or was cancelled.
+    fn done(&self) -> bool {
+        self.is_over()
+    }
+
+    /// Whether the function is running now.
+    fn running(&self) -> bool {
+        self.lock().phase == Phase::Running
+    }
+
+    /// Whether `cancel` came in time.
+    fn cancelled(&self) -> bool {
+        self.lock().phase == Phase::Cancelled
+    }
+
+    /// Skips the function if it has not started, without failing the stream.
+    ///
+    /// Returns
+    /// -------
+    /// bool
+    ///     Whether it is cancelled.
+    fn cancel(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        let this = slf.get();
+        let name = this.name(slf.py());
+        let mut state = this.lock();
+        if state.phase != Phase::Pending {
+            return Ok(state.phase == Phase::Cancelled);
+        }
+        state.phase = Phase::Cancelled;
+        state.name = Some(name);
+        let call = state.call.take();
+        drop(state);
+        drop(call);
+        if this.is_watched() {
+            host::post(slf.py(), Self::notice(slf)?)?;
+        }
+        Ok(true)
+    }
+
+    /// Calls ``fn(future)`` once the function is done: on the host lane, or here and now if it is
+    /// done already. What the callback raises is logged.
+    ///
+    /// Parameters
+    /// ----------
+    /// fn : callable
+    ///     Called with this future. It may block and may wait for the stream.
+    fn add_done_callback(slf: &Bound<'_, Self>, r#fn: Bound<'_, PyAny>) -> PyResult<()> {
+        let py = slf.py();
+        let mut state = slf.get().lock();
+        if matches!(state.phase, Phase::Pending | Phase::Running) {
+            state.callbacks.push(r#fn.unbind());
+            return Ok(());
+        }
+        drop(state);
+        host::python(py)?.getattr("notify")?.call1((slf, (r#fn,), py.None()))?;
+        Ok(())
+    }
+
+    fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        host::awaiting(slf.py(), "future", slf.as_any())
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let state = match self.lock().phase {
+            Phase::Pending => "pending",
+            Phase::Running => "running",
+            Phase::Cancelled => "cancelled",
+            Phase::Finished => "finished",
+        };
+        format!("<Future of {}: {state}>", self.describe(py))
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err(
+            "a Future cannot be pickled: send its result, or submit in the other process",
+        ))
+    }
+
+    /// For `_host.notify`: looking acknowledges nothing.
+    fn _has_exception(&self) -> bool {
+        self.lock().exception.is_some()
+    }
+
+    /// For the standard functions, which read it.
+    #[getter]
+    fn _state(&self) -> &'static str {
+        match self.lock().phase {
+            Phase::Pending => "PENDING",
+            Phase::Running => "RUNNING",
+            Phase::Cancelled => "CANCELLED_AND_NOTIFIED",
+            Phase::Finished => "FINISHED",
+        }
+    }
+
+    /// For the standard functions, which lock it.
+    #[getter]
+    fn _condition(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        if let Some(condition) = &self.lock().condition {
+            return Ok(condition.clone_ref(py));
+        }
+        let fresh = py.import("threading")?.getattr("Condition")?.call0()?.unbind();
+        let mut state = self.lock();
+        let condition = state.condition.get_or_insert(fresh.clone_ref(py)).clone_ref(py);
+        drop(state);
+        Ok(condition)
+    }
+
+    /// For the standard functions, which add to it.
+    #[getter]
+    fn _waiters(&self, py: Python<'_>) -> Py<PyList> {
+        if let Some(waiters) = &self.lock().waiters {
+            return waiters.clone_ref(py);
+        }
+        let fresh = PyList::empty(py).unbind();
+        let mut state = self.lock();
+        let waiters = state.waiters.get_or_insert(fresh.clone_ref(py)).clone_ref(py);
+        drop(state);
+        waiters
+    }
+
+    /// Streams set what their work returned; nobody else does.
+    #[pyo3(signature = (*_args))]
+    fn set_result(&self, _args: &Bound<'_, PyTuple>) -> PyResult<()> {
+        Err(PyTypeError::new_err("the stream sets the result of its work"))
+    }
+
+    /// Streams set what their work raised; nobody else does.
+    #[pyo3(signature = (*_args))]
+    fn set_exception(&self, _args: &Bound<'_, PyTuple>) -> PyResult<()> {
+        Err(PyTypeError::new_err("the stream sets the exception of its work"))
+    }
+
+    /// Streams start their work; nobody else does.
+    fn set_running_or_notify_cancel(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err("the stream starts its work"))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.stream)?;
+        self.site.traverse(&visit)?;
+        // A thread that holds the lock is in the middle of a change and has its own references.
+        let Ok(state) = self.state.try_lock() else { return Ok(()) };
+        visit.call(&state.call)?;
+        visit.call(&state.value)?;
+        visit.call(&state.exception)?;
+        visit.call(&state.condition)?;
+        visit.call(&state.waiters)?;
+        state.callbacks.iter().try_for_each(|callback| visit.call(callback))
+    }
+
+    fn __clear__(&self) {
+        let emptied = std::mem::take(&mut *self.lock());
+        self.lock().phase = emptied.phase;
+        drop(emptied);
+    }
+}

@@ -1,0 +1,397 @@
+//! The host lane: threads that the interpreter made, and what they run.
+//!
+//! A host thread's loop is Python code (`_host.serve`): it takes the next call from here, makes it,
+//! and hands back what came of it. So no Rust frame ever lies under user code.
+//!
+//! # Attaching
+//! A thread without work rests detached. When work comes, threads attach one at a time, so that
+//! waiting for the interpreter lock is not taken for blocking, and the lane does not grow for it.
+//! A thread that has the lock runs calls back to back, for about a millisecond before it lets go.
+//! One that runs dry detaches before it completes its last operation: whoever waits for that finds
+//! the lock free.
+//!
+//! Before a thread makes a call, it sees to it that another is there to answer the next wake-up.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use clika_runtime::foreign::{
+    self, Executor, Failure, Fault, ForeignThread, Kind, Next, Operation, Refused, Reporter,
+};
+use pyo3::exceptions::PyBaseException;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple};
+use pyo3::intern;
+
+use crate::exceptions::{failed, raised};
+use crate::future::{FutureBase, Outcome};
+use crate::gate::{self, Section, detached};
+
+/// What a host thread does: the one type of foreign operation of this process.
+pub(crate) enum Call {
+    /// A submitted function.
+    Work(Py<FutureBase>),
+    /// A callback: the function and its arguments.
+    Notice(Py<PyTuple>),
+    /// A failure that nobody acknowledged.
+    Report(Arc<Failure>),
+}
+
+impl Operation for Call {
+    const KIND: Kind = Kind::Foreign;
+
+    fn run(self) -> Result<(), Fault> {
+        unreachable!("host threads take their calls")
+    }
+
+    /// At shutdown. The thread that ends the interpreter is attached; what any other thread drops
+    /// then is left to the end of the process.
+    fn skip(self, why: &Arc<Failure>) {
+        match self {
+            Self::Work(future) if gate::is_closing_here() => Python::attach(|py| {
+                let future = future.bind(py);
+                FutureBase::resolve(future, Outcome::Skipped(why));
+            }),
+            call => {
+                let _ = std::mem::ManuallyDrop::new(call);
+            }
+        }
+    }
+}
+
+/// What the lane keeps per process.
+#[derive(Default)]
+struct Lane {
+    /// Whoever holds it is the one thread that attaches.
+    attaching: Mutex<()>,
+    started: AtomicBool,
+    threads: AtomicU64,
+}
+
+/// The Python half of this module.
+pub(crate) fn python(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
+    static HOST: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let module = HOST.get_or_try_init(py, || {
+        PyResult::Ok(py.import("clika_runtime._host")?.unbind())
+    })?;
+    Ok(module.bind(py))
+}
+
+/// The iterator that an `await` of `object` runs.
+pub(crate) fn awaiting<'py>(
+    py: Python<'py>,
+    kind: &str,
+    object: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    static AWAITING: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let module = AWAITING.get_or_try_init(py, || {
+        PyResult::Ok(py.import("clika_runtime._awaiting")?.unbind())
+    })?;
+    module.bind(py).getattr(kind)?.call1((object,))?.call_method0("__await__")
+}
+
+/// Makes sure that the lane has a thread.
+pub(crate) fn ensure(py: Python<'_>) -> PyResult<()> {
+    let lane = foreign::state::<Lane>().map_err(|error| raised(py, &error))?;
+    if lane.started.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    let executor = foreign::executor().map_err(|error| raised(py, &error))?;
+    recruit(py, executor, lane)?;
+    lane.started.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Starts another thread if the lane needs one.
+fn recruit(py: Python<'_>, executor: &Executor, lane: &Lane) -> PyResult<()> {
+    if !executor.recruit() {
+        return Ok(());
+    }
+    let _section = Section::begin(py);
+    let number = lane.threads.fetch_add(1, Ordering::Relaxed) + 1;
+    let start = python(py).and_then(|host| host.getattr("start")?.call1((number,)));
+    start.map(drop).inspect_err(|_| executor.dismiss()).map_err(|cause| {
+        let refused = Refused::NoThread(std::io::Error::other(cause.to_string()));
+        raised(py, &foreign::refused(refused))
+    })
+}
+
+/// Queues a call that belongs to no stream.
+pub(crate) fn post(py: Python<'_>, call: Bound<'_, PyTuple>) -> PyResult<()> {
+    ensure(py)?;
+    let executor = foreign::executor().map_err(|error| raised(py, &error))?;
+    let posted = executor.push_loose(Call::Notice(call.unbind()));
+    posted.map_err(|refused| raised(py, &foreign::refused(refused)))
+}
+
+/// A call that any thread may queue later.
+pub(crate) struct Posted(Py<PyTuple>);
+
+impl Posted {
+    pub(crate) fn new(call: Bound<'_, PyTuple>) -> Self {
+        Self(call.unbind())
+    }
+
+    pub(crate) fn post(self) {
+        if let Some(executor) = foreign::started() {
+            // Refused at shutdown, when nobody waits for it any more.
+            let _ = executor.push_loose(Call::Notice(self.0));
+        }
+    }
+}
+
+/// Sends failures that nobody acknowledged to a host thread, which reports them.
+pub(crate) fn reporter() -> Reporter {
+    Box::new(|failure| {
+        if let Some(executor) = foreign::started() {
+            // Refused at shutdown, where the exit hook reports what is left.
+            let _ = executor.push_loose(Call::Report(failure.clone()));
+        }
+    })
+}
+
+/// Reports a failure through `sys.unraisablehook`.
+pub(crate) fn report(py: Python<'_>, failure: &Failure) {
+    let about = format!("stream '{}'", failure.origin.strand).into_pyobject(py);
+    let about = about.ok().map(Bound::into_any);
+    failed(py, failure).write_unraisable(py, about.as_ref());
+}
+
+/// One thread of the host lane, used by that thread only.
+#[pyclass(unsendable, module = "clika_runtime._core")]
+pub(crate) struct HostThread {
+    thread: ForeignThread,
+    lane: &'static Lane,
+    executor: &'static Executor,
+    /// The submitted function that is being run; none while a callback is.
+    current: Option<Py<FutureBase>>,
+    /// The last operation's outcome, which is complete once the thread has detached.
+    unfinished: Option<Result<(), Fault>>,
+    attached: Instant,
+    calls: u32,
+}
+
+/// The thread's own half, for a stretch in which it is detached.
+struct Here<'a>(&'a mut ForeignThread);
+
+// SAFETY: `Python::detach` runs its closure on the calling thread.
+#[allow(unsafe_code, reason = "see above")]
+unsafe impl Send for Here<'_> {}
+
+impl HostThread {
+    /// One attachment lasts about this long while others may want the interpreter lock.
+    const ATTACHMENT: Duration = Duration::from_millis(1);
+    /// Calls between two looks at the clock.
+    const CALLS: u32 = 16;
+
+    fn is_inherited(&self) -> bool {
+        self.executor.is_inherited()
+    }
+
+    /// Ends the current operation.
+    fn end(&mut self, py: Python<'_>, outcome: Outcome<'_>) {
+        let Some(future) = self.current.take() else {
+            self.thread.finish(Ok(()));
+            return;
+        };
+        let future = future.into_bound(py);
+        let fault = FutureBase::resolve(&future, outcome);
+        let outcome = fault.map_or(Ok(()), Err);
+        if future.get().is_watched() {
+            self.thread.finish(outcome);
+            let posted = FutureBase::notice(&future).and_then(|notice| post(py, notice));
+            if let Err(error) = posted {
+                error.write_unraisable(py, Some(future.as_any()));
+            }
+        } else if self.thread.has_more() {
+            self.thread.finish(outcome);
+        } else {
+            self.unfinished = Some(outcome);
+        }
+    }
+
+    /// Completes the last operation detached, so that whoever waits for it can attach.
+    fn complete(&mut self, py: Python<'_>) {
+        if let Some(outcome) = self.unfinished.take() {
+            let (here, lane) = (Here(&mut self.thread), self.lane);
+            let _turn = detached(py, move || {
+                let here = here;
+                here.0.finish(outcome);
+                Attaching::next(lane)
+            });
+            self.attached = Instant::now();
+        }
+    }
+
+    /// Lets others have the interpreter lock, if this thread has had it for long.
+    fn give_way(&mut self, py: Python<'_>) {
+        self.calls += 1;
+        if self.calls % Self::CALLS == 0 && self.attached.elapsed() > Self::ATTACHMENT {
+            py.detach(std::thread::yield_now);
+            self.attached = Instant::now();
+        }
+    }
+
+    /// Waits detached until there may be work. `false`: the thread is to leave.
+    fn rest(&mut self, py: Python<'_>) -> bool {
+        let (here, lane) = (Here(&mut self.thread), self.lane);
+        let (stays, turn) = detached(py, move || {
+            let here = here;
+            let stays = here.0.rest();
+            let_submitter_wait();
+            (stays, Attaching::next(lane))
+        });
+        drop(turn);
+        self.attached = Instant::now();
+        stays
+    }
+}
+
+/// The right to attach, which one thread of the lane has at a time.
+struct Attaching<'a>(#[expect(dead_code, reason = "held")] std::sync::MutexGuard<'a, ()>);
+
+// SAFETY: the guard is made and dropped on the same thread: see `Here`.
+#[allow(unsafe_code, reason = "see above")]
+unsafe impl Send for Attaching<'_> {}
+
+impl<'a> Attaching<'a> {
+    fn next(lane: &'a Lane) -> Self {
+        Self(lane.attaching.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Who submits holds the interpreter lock, and most often waits next and lets go of it. A thread
+/// that asked for the lock right away would fall asleep over it.
+fn let_submitter_wait() {
+    const LOOKS: u32 = 200;
+    for _ in 0..LOOKS {
+        if gate::somebody_else_waits() {
+            return;
+        }
+        std::hint::spin_loop();
+    }
+}
+
+#[pymethods]
+impl HostThread {
+    /// The calling thread joins the lane, which counted it when it was started.
+    #[new]
+    fn new(py: Python<'_>) -> PyResult<Self> {
+        let executor = foreign::executor().map_err(|error| raised(py, &error))?;
+        Ok(Self {
+            thread: ForeignThread::arrive(executor),
+            lane: foreign::state().map_err(|error| raised(py, &error))?,
+            executor,
+            current: None,
+            unfinished: None,
+            attached: Instant::now(),
+            calls: 0,
+        })
+    }
+
+    /// The next call, as a tuple of a function and its arguments; None: leave.
+    fn take(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyTuple>>> {
+        if self.is_inherited() {
+            return Ok(None);
+        }
+        self.complete(py);
+        self.give_way(py);
+        loop {
+            let Some(next) = self.thread.next::<Call>() else {
+                if self.rest(py) {
+                    continue;
+                }
+                return Ok(None);
+            };
+            if let Some(call) = self.prepare(py, next) {
+                return Ok(Some(call));
+            }
+            self.complete(py);
+        }
+    }
+
+    /// The call that was taken returned this.
+    fn done(&mut self, py: Python<'_>, value: Bound<'_, PyAny>) {
+        if !self.is_inherited() {
+            self.end(py, Outcome::Value(value));
+        }
+    }
+
+    /// The call that was taken raised this.
+    fn failed(&mut self, py: Python<'_>, exception: Bound<'_, PyBaseException>) {
+        if self.is_inherited() {
+            return;
+        }
+        let _section = Section::begin(py);
+        if let Err(error) = strip_own_frame(&exception) {
+            error.write_unraisable(py, None);
+        }
+        if self.current.is_some() {
+            self.end(py, Outcome::Raised(exception));
+        } else {
+            self.end(py, Outcome::Value(py.None().into_bound(py)));
+            PyErr::from_value(exception.into_any()).write_unraisable(py, None);
+        }
+    }
+}
+
+impl HostThread {
+    /// The call to make for an operation; `None` if that ended it.
+    fn prepare(&mut self, py: Python<'_>, next: Next<Call>) -> Option<Py<PyTuple>> {
+        match next {
+            Next::Run(Call::Work(future)) => {
+                if let Err(error) = recruit(py, self.executor, self.lane) {
+                    // The lane goes on with the threads it has.
+                    drop(error);
+                }
+                let call = future.get().begin(py);
+                match call {
+                    Some(_) => self.current = Some(future),
+                    None => self.thread.finish(Ok(())),
+                }
+                call
+            }
+            Next::Skip(Call::Work(future), failure) => {
+                let _section = Section::begin(py);
+                self.current = Some(future);
+                self.end(py, Outcome::Skipped(&failure));
+                None
+            }
+            Next::Run(Call::Notice(call)) | Next::Skip(Call::Notice(call), _) => {
+                let _ = recruit(py, self.executor, self.lane);
+                Some(call)
+            }
+            Next::Run(Call::Report(failure)) | Next::Skip(Call::Report(failure), _) => {
+                let _section = Section::begin(py);
+                report(py, &failure);
+                drop(failure);
+                self.thread.finish(Ok(()));
+                None
+            }
+        }
+    }
+}
+
+/// Takes the loop's own frame off the traceback.
+pub(crate) fn strip_own_frame(exception: &Bound<'_, PyBaseException>) -> PyResult<()> {
+    let py = exception.py();
+    let name = intern!(py, "__traceback__");
+    let traceback = exception.getattr(name)?;
+    if !traceback.is_none() {
+        exception.setattr(name, traceback.getattr(intern!(py, "tb_next"))?)?;
+    }
+    Ok(())
+}
+
+/// A dictionary's entries as keyword arguments of a call.
+pub(crate) fn with_keywords<'py>(
+    call: Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let Some(keywords) = keywords.filter(|keywords| !keywords.is_empty()) else { return Ok(call) };
+    let py = call.py();
+    let partial = py.import("functools")?.getattr("partial")?.call(call, Some(keywords))?;
+    PyTuple::new(py, [partial])
+}

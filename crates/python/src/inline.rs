@@ -1,0 +1,161 @@
+//! Work on the default stream, which the calling thread runs itself.
+//!
+//! The class of default streams is Python code over `Stream` (`_host.DefaultStream`), for the same
+//! reason as the host lane's loop: no Rust frame lies under the user's function.
+
+use std::sync::{Mutex, PoisonError};
+
+use clika_runtime::foreign::{self, Inside, Strand};
+use pyo3::exceptions::{PyBaseException, PyKeyboardInterrupt};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::exceptions::raised;
+use crate::future::{self, FutureBase, Outcome, Parts};
+use crate::gate::Section;
+use crate::host;
+use crate::site::Site;
+use crate::stream::{Stream, checked_call};
+use crate::wait::take_turn;
+
+/// The stream under the object that is being made; the interpreter lock keeps makers apart.
+static STREAM: Mutex<Option<clika_runtime::Stream>> = Mutex::new(None);
+
+/// What `Stream.__new__` makes, if it was called from here.
+pub(crate) fn constructing() -> Option<Stream> {
+    STREAM.lock().unwrap_or_else(PoisonError::into_inner).take().map(Stream)
+}
+
+/// The default stream of `device`.
+pub(crate) fn default_stream(
+    py: Python<'_>,
+    device: clika_runtime::Device,
+) -> PyResult<Bound<'_, PyAny>> {
+    let class = host::python(py)?.getattr("DefaultStream")?;
+    let stream =
+        clika_runtime::Stream::default_stream(device).map_err(|error| raised(py, &error))?;
+    *STREAM.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
+    class.call0()
+}
+
+/// The calling thread inside its work on the default stream.
+#[pyclass(unsendable, module = "clika_runtime._core")]
+pub(crate) struct Visit {
+    future: Option<Py<FutureBase>>,
+    place: Option<Place>,
+}
+
+enum Place {
+    /// It holds the stream's turn.
+    Turn(Inside),
+    /// It is inside the stream's own operation of this number.
+    Within(u64),
+}
+
+/// Waits for the turn. The visit is missing where the work is to be skipped.
+pub(crate) fn enter<'py>(
+    stream: &Bound<'py, Stream>,
+    args: Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+    isolated: bool,
+) -> PyResult<(Bound<'py, FutureBase>, Option<Visit>)> {
+    let py = stream.py();
+    let call = checked_call(args, kwargs)?;
+    let site = Site::of_callers_caller(py);
+    let parts = Parts { stream: stream.clone().unbind(), call: call.unbind(), site, isolated };
+    let future = future::make(py, parts)?;
+    let strand = foreign::strand(&stream.get().0);
+    let place = match strand.inside() {
+        Some(n) => enter_within(strand, &future, n),
+        None => enter_in_turn(strand, &future)?,
+    };
+    let visit = place.map(|place| Visit {
+        future: Some(future.clone().unbind()),
+        place: Some(place),
+    });
+    if visit.is_some() {
+        let _ = future.get().begin(py);
+    }
+    Ok((future, visit))
+}
+
+fn enter_within(
+    strand: &std::sync::Arc<Strand>,
+    future: &Bound<'_, FutureBase>,
+    n: u64,
+) -> Option<Place> {
+    future.get().submitted_within(n);
+    match strand.point().failure() {
+        None => Some(Place::Within(n)),
+        Some(failure) => {
+            FutureBase::resolve(future, Outcome::Skipped(&failure));
+            None
+        }
+    }
+}
+
+fn enter_in_turn(
+    strand: &std::sync::Arc<Strand>,
+    future: &Bound<'_, FutureBase>,
+) -> PyResult<Option<Place>> {
+    let py = future.py();
+    let visitor = strand
+        .visit()
+        .map_err(|refused| raised(py, &foreign::refused(refused)))?
+        .map_err(|_| raised(py, &foreign::deadlock(&strand.point())))?;
+    take_turn(py, &visitor)?;
+    future.get().submitted(visitor.point().n());
+    match visitor.enter() {
+        Ok(inside) => Ok(Some(Place::Turn(inside))),
+        Err(failure) => {
+            FutureBase::resolve(future, Outcome::Skipped(&failure));
+            Ok(None)
+        }
+    }
+}
+
+impl Visit {
+    fn end(&mut self, py: Python<'_>, outcome: Outcome<'_>) {
+        let (Some(future), Some(place)) = (self.future.take(), self.place.take()) else { return };
+        let future = future.into_bound(py);
+        let fault = FutureBase::resolve(&future, outcome);
+        match place {
+            Place::Turn(inside) => inside.finish(fault.map_or(Ok(()), Err)),
+            Place::Within(n) => {
+                if let Some(fault) = fault {
+                    let stream = future.get().stream(py);
+                    foreign::strand(&stream.get().0).fail_within(n, fault);
+                }
+            }
+        }
+        if future.get().is_watched() {
+            let posted = FutureBase::notice(&future).and_then(|notice| host::post(py, notice));
+            if let Err(error) = posted {
+                error.write_unraisable(py, Some(future.as_any()));
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl Visit {
+    /// The work returned this.
+    fn done(&mut self, py: Python<'_>, value: Bound<'_, PyAny>) {
+        self.end(py, Outcome::Value(value));
+    }
+
+    /// The work raised this. Ctrl-C is the caller's, who gets it at once.
+    fn failed(&mut self, py: Python<'_>, exception: Bound<'_, PyBaseException>) -> PyResult<bool> {
+        let _section = Section::begin(py);
+        let interrupted = exception.is_instance_of::<PyKeyboardInterrupt>();
+        if !interrupted {
+            host::strip_own_frame(&exception)?;
+        }
+        let future = self.future.as_ref().map(|future| future.clone_ref(py));
+        self.end(py, Outcome::Raised(exception.clone()));
+        if let Some(future) = future.filter(|_| interrupted) {
+            future.get().acknowledge(&exception.unbind());
+        }
+        Ok(interrupted)
+    }
+}

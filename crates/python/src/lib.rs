@@ -1,0 +1,38 @@
+//! The compiled half of the Python package `clika_runtime`: one file per concept.
+
+mod context;
+mod device;
+mod event;
+mod exceptions;
+mod exit;
+mod failure;
+mod future;
+mod gate;
+mod host;
+mod inline;
+mod site;
+mod stream;
+mod wait;
+
+use pyo3::prelude::*;
+
+/// Where the classes say that they live.
+const MODULE: &str = "clika_runtime._core";
+
+/// Execution streams: ordered, asynchronous queues of device work.
+#[pymodule(gil_used = true)]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    clika_runtime::foreign::set_reporter(host::reporter);
+    module.add_class::<device::Device>()?;
+    module.add_class::<stream::Stream>()?;
+    module.add_class::<event::Event>()?;
+    module.add("Future", future::class(module.py())?)?;
+    module.add_class::<host::HostThread>()?;
+    module.add_function(wrap_pyfunction!(device::devices, module)?)?;
+    module.add_function(wrap_pyfunction!(context::current_stream, module)?)?;
+    module.add_function(wrap_pyfunction!(event::_mark, module)?)?;
+    module.add_function(wrap_pyfunction!(exit::_finish, module)?)?;
+    module.add_function(wrap_pyfunction!(exit::_after_fork, module)?)?;
+    exceptions::add_to(module)?;
+    exit::register(module)
+}

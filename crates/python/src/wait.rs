@@ -1,0 +1,89 @@
+//! Waiting for points: detached from the interpreter, and open to Ctrl-C.
+
+use std::time::{Duration, Instant};
+
+use clika_runtime::foreign::{self, Point, Visitor};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+
+use crate::exceptions::{invalid_argument, raised};
+use crate::gate::detached;
+
+/// How long a thread waits before it looks for signals. Ctrl-C is answered within 0.2 s.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// When a wait ends. `None`: never by itself.
+pub(crate) type Deadline = Option<Instant>;
+
+/// The deadline that a `timeout` argument means: seconds, or None.
+pub(crate) fn deadline(timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Deadline> {
+    let Some(timeout) = timeout.filter(|timeout| !timeout.is_none()) else { return Ok(None) };
+    let py = timeout.py();
+    let seconds: f64 = timeout.extract().map_err(|error: PyErr| match timeout.get_type().name() {
+        // An integer too large for a float is a value error; anything else is no number.
+        Ok(_) if error.is_instance_of::<pyo3::exceptions::PyOverflowError>(py) => {
+            invalid_argument(py, "timeout is too large: pass None to wait for ever")
+        }
+        Ok(name) => {
+            PyTypeError::new_err(format!("timeout must be a number of seconds or None, not {name}"))
+        }
+        Err(error) => error,
+    })?;
+    if seconds.is_nan() || seconds < 0.0 {
+        return Err(invalid_argument(
+            py,
+            format!("timeout must not be negative or NaN, but is {seconds}: pass seconds or None"),
+        ));
+    }
+    // What does not fit into a time is longer than anybody waits.
+    let duration = Duration::try_from_secs_f64(seconds).ok();
+    Ok(duration.and_then(|duration| Instant::now().checked_add(duration)))
+}
+
+/// Blocks until `point` is reached. `false`: the deadline passed first.
+pub(crate) fn reach(py: Python<'_>, point: &Point, deadline: Deadline) -> PyResult<bool> {
+    if point.is_reached() {
+        return Ok(true);
+    }
+    admit(py, point)?;
+    let mut wait = point.wait().map_err(|_| raised(py, &foreign::deadlock(point)))?;
+    in_slices(py, deadline, |until| wait.until(until))
+}
+
+/// As [`reach`]; a passed deadline is a `TimeoutError`.
+pub(crate) fn reach_in_time(py: Python<'_>, point: &Point, deadline: Deadline) -> PyResult<()> {
+    if reach(py, point, deadline)? {
+        return Ok(());
+    }
+    Err(raised(py, &foreign::timed_out(point)))
+}
+
+/// Blocks until it is the visitor's turn. Ctrl-C before that withdraws the operation.
+pub(crate) fn take_turn(py: Python<'_>, visitor: &Visitor) -> PyResult<()> {
+    in_slices(py, None, |until| visitor.until(until)).map(drop)
+}
+
+/// Calls `wait` with ever later ends until it returns true or the deadline passes.
+fn in_slices(
+    py: Python<'_>,
+    deadline: Deadline,
+    mut wait: impl FnMut(Option<Instant>) -> bool + Send,
+) -> PyResult<bool> {
+    loop {
+        let slice = Instant::now() + SLICE;
+        let end = deadline.map_or(slice, |deadline| deadline.min(slice));
+        let wait = &mut wait;
+        if detached(py, move || wait(Some(end))) {
+            return Ok(true);
+        }
+        py.check_signals()?;
+        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            return Ok(false);
+        }
+    }
+}
+
+/// Refuses a wait that nothing will end.
+fn admit(py: Python<'_>, point: &Point) -> PyResult<()> {
+    point.strand().admit().map_err(|refused| raised(py, &foreign::refused(refused)))
+}

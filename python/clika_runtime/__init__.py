@@ -1,0 +1,43 @@
+"""Execution streams: ordered, asynchronous queues of device work.
+
+Examples
+--------
+>>> from clika_runtime import Device, Stream
+>>> stream = Stream.create(Device.parse("cpu"))
+>>> stream.submit(sum, [1, 2, 3]).result()
+6
+"""
+
+from clika_runtime._core import (
+    CancelledError,
+    ClikaError,
+    DeadlockError,
+    Device,
+    DeviceError,
+    Event,
+    Future,
+    InvalidArgumentError,
+    OutOfMemoryError,
+    Stream,
+    TimeoutError,  # noqa: A004  the name that users of concurrent.futures and asyncio know
+    UnsupportedError,
+    current_stream,
+    devices,
+)
+
+__all__ = [
+    "CancelledError",
+    "ClikaError",
+    "DeadlockError",
+    "Device",
+    "DeviceError",
+    "Event",
+    "Future",
+    "InvalidArgumentError",
+    "OutOfMemoryError",
+    "Stream",
+    "TimeoutError",
+    "UnsupportedError",
+    "current_stream",
+    "devices",
+]

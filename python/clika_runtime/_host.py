@@ -1,0 +1,103 @@
+"""The Python half of the host lane: what runs user code, so that no compiled frame lies under it."""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from clika_runtime._core import Future, HostThread, Stream
+
+LOGGER = logging.getLogger("clika_runtime")
+
+
+def start(number: int) -> None:
+    """Starts a thread of the host lane."""
+    threading.Thread(target=serve, name=f"clika-host-{number}", daemon=True).start()
+
+
+def serve() -> None:
+    """Makes the calls of the host lane, until the lane has no use for this thread."""
+    thread = HostThread()
+    take, done, failed = thread.take, thread.done, thread.failed
+    context = contextvars.Context()
+    run = context.run
+    while (call := take()) is not None:
+        try:
+            result = run(*call)
+        except BaseException as error:  # noqa: BLE001  the stream raises it where somebody waits
+            call = None
+            failed(error)
+        else:
+            call = None
+            done(result)
+            result = None
+        if context:
+            # The next function is not to see what this one left.
+            context = contextvars.Context()
+            run = context.run
+
+
+def notify(
+    future: Future[Any],
+    callbacks: Sequence[Callable[[Future[Any]], object]],
+    condition: threading.Condition | None,
+) -> None:
+    """Tells everybody who wants to know that a future is done."""
+    if condition is not None:
+        with condition:
+            for waiter in future._waiters:
+                _tell(waiter, future)
+            condition.notify_all()
+    for callback in callbacks:
+        try:
+            callback(future)
+        except BaseException:
+            LOGGER.exception("exception calling callback for %r", future)
+
+
+def _tell(waiter: Any, future: Future[Any]) -> None:
+    """Tells one call of `concurrent.futures.wait` or `as_completed`."""
+    if future.cancelled():
+        waiter.add_cancelled(future)
+    elif future._has_exception():
+        waiter.add_exception(future)
+    else:
+        waiter.add_result(future)
+
+
+class DefaultStream(Stream):
+    """A default stream: its work runs on the thread that submits it."""
+
+    __slots__ = ()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Runs a function on this thread, in stream order, and returns its future."""
+        future, visit = self._enter((fn, *args), kwargs, False)
+        if visit is not None:
+            try:
+                result = fn(*args, **kwargs)
+            except BaseException as error:
+                if visit.failed(error):
+                    raise
+            else:
+                visit.done(result)
+        return future
+
+    def _submit_isolated(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future, visit = self._enter((fn, *args), kwargs, True)
+        if visit is not None:
+            try:
+                result = fn(*args, **kwargs)
+            except BaseException as error:
+                if visit.failed(error):
+                    raise
+            else:
+                visit.done(result)
+        return future
+
+
+DefaultStream.__name__ = DefaultStream.__qualname__ = "Stream"
+DefaultStream.__module__ = Stream.__module__
