@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from clika_runtime._core import Future, HostThread, Stream
+from clika_runtime._core import Future, HostThread, Stream, Visit
 
 LOGGER = logging.getLogger("clika_runtime")
 
@@ -20,7 +20,7 @@ def start(number: int) -> None:
 
 def serve() -> None:
     """Makes the calls of the host lane, until the lane has no use for this thread."""
-    thread = HostThread()
+    thread = HostThread(threading.get_native_id())
     take, done, failed = thread.take, thread.done, thread.failed
     context = contextvars.Context()
     run = context.run
@@ -74,29 +74,30 @@ class DefaultStream(Stream):
     __slots__ = ()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Runs a function on this thread, in stream order, and returns its future."""
+        """Run a function on this thread, in stream order, and return its future."""
         future, visit = self._enter((fn, *args), kwargs, False)
         if visit is not None:
-            try:
-                result = fn(*args, **kwargs)
-            except BaseException as error:
-                if visit.failed(error):
-                    raise
-            else:
-                visit.done(result)
+            _make_call(visit, fn, args, kwargs)
         return future
 
     def _submit_isolated(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future, visit = self._enter((fn, *args), kwargs, True)
         if visit is not None:
-            try:
-                result = fn(*args, **kwargs)
-            except BaseException as error:
-                if visit.failed(error):
-                    raise
-            else:
-                visit.done(result)
+            _make_call(visit, fn, args, kwargs)
         return future
+
+
+def _make_call(
+    visit: Visit, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Call a function on this thread, apart from its context variables, as on the host lane."""
+    try:
+        result = contextvars.Context().run(fn, *args, **kwargs)
+    except BaseException as error:
+        if visit.failed(error):
+            raise
+    else:
+        visit.done(result)
 
 
 DefaultStream.__name__ = DefaultStream.__qualname__ = "Stream"

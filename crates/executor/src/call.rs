@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::failure::{Fault, Reason, Site};
+use crate::failure::{Fault, Reason, Site, contain};
 use crate::operation::{Kind, Operation};
 
 /// A function for a native worker, which it must not block.
@@ -34,7 +34,7 @@ impl<F: FnOnce() -> Result<(), Reason> + Send + 'static> Host<F> {
 }
 
 impl<F: FnOnce() + Send + 'static> Mark<F> {
-    /// `function`, which must be brief and must not panic.
+    /// `function`, which must be brief. A panic ends there and fails nothing.
     pub fn new(function: F) -> Self {
         Self(function)
     }
@@ -73,7 +73,7 @@ impl<F: FnOnce() + Send + 'static> Operation for Mark<F> {
     const KIND: Kind = Kind::Mark;
 
     fn run(self) -> Result<(), Fault> {
-        (self.0)();
+        contain(self.0);
         Ok(())
     }
 }

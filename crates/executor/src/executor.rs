@@ -19,9 +19,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::deadlock;
-use crate::failure::{Failure, Unacknowledged};
+use crate::failure::{Failure, Unacknowledged, contain};
 use crate::frames::{self, Frame};
-use crate::lane::{Crew, Job, Lane, Spawn};
+use crate::lane::{Crew, Job, Lane, Spawn, Recruiter, ask};
 use crate::operation::{Kind, Operation, Operations};
 use crate::process;
 use crate::strand::{Runner, Strand, Turn, serve};
@@ -40,6 +40,8 @@ pub struct Config {
     pub host_threads: usize,
     /// Told of failures that nobody acknowledged.
     pub reporter: Reporter,
+    /// Asked for foreign threads, if there are to be any.
+    pub recruiter: Option<Recruiter>,
 }
 
 impl fmt::Debug for Config {
@@ -91,10 +93,9 @@ pub(crate) struct Shared {
     pub(crate) foreign: Arc<Lane>,
     pub(crate) deadlock: Mutex<deadlock::Table>,
     generation: u64,
-    strands: AtomicU64,
     /// Active strands and loose operations, in steps of [`ONE`], and [`DRAINING`].
     activity: AtomicU64,
-    drainer: Mutex<Option<Thread>>,
+    drainers: Mutex<Drainers>,
     closed: AtomicBool,
     host_started: AtomicBool,
     grave: Mutex<Grave>,
@@ -119,7 +120,8 @@ impl Loose {
     /// Runs it here. Nobody waits for it, so its fault has nobody to go to.
     pub(crate) fn run(mut self) {
         frames::enter(Frame::LOOSE);
-        let _ = self.operations.run_next();
+        let outcome = self.operations.run_next();
+        contain(|| drop(outcome));
         frames::leave();
     }
 
@@ -138,6 +140,13 @@ impl Drop for Loose {
 
 const DRAINING: u64 = 1;
 const ONE: u64 = 2;
+
+/// Threads that wait for the executor to be drained.
+#[derive(Default)]
+struct Drainers {
+    inside: usize,
+    threads: Vec<Thread>,
+}
 
 /// Turns to be buried, and whether a thread is at it.
 #[derive(Default)]
@@ -175,17 +184,18 @@ impl Executor {
     /// An executor without threads yet, whose native and host lane get theirs by these functions.
     pub(crate) fn manned_by(config: Config, native: Option<Spawn>, host: Option<Spawn>) -> Self {
         process::watch_forks();
-        let lane = |limit, keep_idle, spawn| Lane::new(Crew { limit, keep_idle, spawn });
+        let recruiter = config.recruiter;
+        let lane =
+            |limit, keep_idle, spawn| Lane::new(Crew { limit, keep_idle, spawn, recruiter });
         let (threads, idle) = (config.host_threads, Some(Self::KEEP_IDLE));
         Self(Arc::new(Shared {
             native: lane(config.workers, None, native),
             host: lane(threads, idle, host),
-            foreign: lane(threads, idle, None),
+            foreign: lane(threads, idle, recruiter.map(|_| ask as Spawn)),
             deadlock: Mutex::new(deadlock::Table::default()),
             generation: process::generation(),
-            strands: AtomicU64::new(0),
             activity: AtomicU64::new(0),
-            drainer: Mutex::new(None),
+            drainers: Mutex::new(Drainers::default()),
             closed: AtomicBool::new(false),
             host_started: AtomicBool::new(false),
             grave: Mutex::new(Grave::default()),
@@ -212,8 +222,7 @@ impl Executor {
     }
 
     fn make_strand(&self, name: Option<&str>, inline: bool) -> Arc<Strand> {
-        let id = self.0.strands.fetch_add(1, Ordering::Relaxed) + 1;
-        Strand::new(self.0.clone(), id, name.map(Box::from), inline)
+        Strand::new(self.0.clone(), process::next_strand(), name.map(Box::from), inline)
     }
 
     /// Queues an operation that belongs to no strand, behind the strands that are ready.
@@ -227,16 +236,29 @@ impl Executor {
         lane.push(Job::Loose(loose)).map_err(|_| Refused::ShutDown)
     }
 
-    /// Whether the foreign lane needs one more thread. `true` counts it: it must
-    /// [arrive](crate::ForeignThread::arrive), or be [dismissed](Self::dismiss).
+    /// Whether the foreign lane needs one more thread, although its recruiter was not asked: for
+    /// the first one. `true` counts it: it must [arrive](crate::ForeignThread::arrive), or be
+    /// [dismissed](Self::dismiss).
     #[must_use]
     pub fn recruit(&self) -> bool {
         self.0.foreign.recruit()
     }
 
-    /// A recruited thread could not be made.
+    /// A thread that was asked for cannot be made.
     pub fn dismiss(&self) {
         self.0.foreign.depart();
+    }
+
+    /// A thread that was asked for is not made, if no job waits for it. `false`: one does.
+    #[must_use]
+    pub fn dismiss_if_idle(&self) -> bool {
+        self.0.foreign.depart_if_idle()
+    }
+
+    /// Foreign operations begun so far.
+    #[must_use]
+    pub fn foreign_progress(&self) -> u64 {
+        self.0.foreign.progress()
     }
 
     /// Native, host and foreign threads, as of now.
@@ -248,15 +270,10 @@ impl Executor {
     /// Waits until everything submitted has run (`true`) or `deadline` passed (`false`).
     pub fn drain(&self, deadline: Option<Instant>) -> bool {
         let shared = &*self.0;
-        *shared.drainer.lock() = Some(current());
-        shared.activity.fetch_or(DRAINING, Ordering::AcqRel);
-        while shared.activity.load(Ordering::Acquire) >= ONE {
-            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                return false;
-            }
-            park_until(deadline);
-        }
-        true
+        shared.begin_drain();
+        let drained = shared.await_idle(deadline);
+        shared.end_drain();
+        drained
     }
 
     /// Refuses submissions from here on and drops what has not begun.
@@ -340,10 +357,34 @@ impl Shared {
 
     #[inline]
     pub(crate) fn strand_retired(&self) {
-        if self.activity.fetch_sub(ONE, Ordering::AcqRel) == ONE | DRAINING
-            && let Some(drainer) = &*self.drainer.lock()
-        {
-            drainer.unpark();
+        if self.activity.fetch_sub(ONE, Ordering::AcqRel) == ONE | DRAINING {
+            self.drainers.lock().threads.iter().for_each(|thread| thread.unpark());
+        }
+    }
+
+    fn begin_drain(&self) {
+        let mut drainers = self.drainers.lock();
+        drainers.inside += 1;
+        drainers.threads.push(current());
+        self.activity.fetch_or(DRAINING, Ordering::AcqRel);
+    }
+
+    fn await_idle(&self, deadline: Option<Instant>) -> bool {
+        while self.activity.load(Ordering::Acquire) >= ONE {
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                return false;
+            }
+            park_until(deadline);
+        }
+        true
+    }
+
+    fn end_drain(&self) {
+        let mut drainers = self.drainers.lock();
+        drainers.inside -= 1;
+        if drainers.inside == 0 {
+            drainers.threads.clear();
+            self.activity.fetch_and(!DRAINING, Ordering::AcqRel);
         }
     }
 
@@ -375,7 +416,7 @@ impl Shared {
     /// Reports a failure, once, unless it was acknowledged.
     pub(crate) fn report(&self, failure: &Arc<Failure>) {
         if failure.acknowledge() {
-            (self.reporter)(failure);
+            contain(|| (self.reporter)(failure));
         }
     }
 }

@@ -11,7 +11,8 @@
 use std::any::Any;
 use std::error::Error;
 use std::fmt;
-use std::panic::Location;
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::sync::{Arc, Weak};
 
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
@@ -40,9 +41,22 @@ impl Reason {
             .map(|text| (*text).to_owned())
             .or_else(|| payload.downcast_ref::<String>().cloned())
             .unwrap_or_else(|| "a panic without a message".to_owned());
-        // A payload may panic when it is dropped, and nobody is left to catch that.
-        let _ = std::mem::ManuallyDrop::new(payload);
+        discard(payload);
         Self::Panicked(text)
+    }
+}
+
+/// Runs `f`, and lets no panic out: neither its own, nor one of what that leaves to be dropped.
+pub(crate) fn contain(f: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
+        discard(payload);
+    }
+}
+
+/// Drops what a panic carried. Should that panic too, what comes of it is left alone.
+fn discard(payload: Box<dyn Any + Send>) {
+    if let Err(next) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        let _ = ManuallyDrop::new(next);
     }
 }
 
@@ -113,6 +127,14 @@ impl Failure {
     /// Notes that somebody saw it; true for the first who does.
     pub fn acknowledge(&self) -> bool {
         !self.acknowledged.swap(true, Ordering::AcqRel)
+    }
+}
+
+impl Drop for Failure {
+    /// Whichever thread comes last drops an error of the user's, which must not harm that thread.
+    fn drop(&mut self) {
+        let reason = std::mem::replace(&mut self.reason, Reason::ShutDown);
+        contain(|| drop(reason));
     }
 }
 

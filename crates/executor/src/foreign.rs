@@ -4,10 +4,12 @@
 //! asks again. So no frame of ours lies under code of that language. Between operations it holds
 //! the turn of the strand it works for; asking never blocks, [`rest`](ForeignThread::rest) does.
 //!
-//! The lane cannot make such threads itself: whoever is able to asks
-//! [`Executor::recruit`](crate::Executor::recruit) whether one more is needed. A thread asks that
-//! before it runs an operation, so that one is always left to answer the next wake-up.
+//! The lane cannot make such threads itself: it asks its recruiter, as the lanes of native threads
+//! would spawn. The first one is made by whoever first submits such an operation, since that is
+//! where an error can still be raised.
 
+use std::collections::VecDeque;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use crate::executor::{Executor, Loose, Shared};
@@ -33,9 +35,17 @@ pub struct ForeignThread {
     at: Option<At>,
     /// Operations that the turn may still run before others get theirs.
     left: u32,
-    searching: bool,
+    standing: Standing,
     /// Lists and frames belong to a thread.
     here: std::marker::PhantomData<*const ()>,
+}
+
+/// As what the lane counts the thread.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Searching,
+    Busy,
+    CountedOut,
 }
 
 /// The operation that the thread runs.
@@ -55,7 +65,7 @@ impl ForeignThread {
             turn: None,
             at: None,
             left: 0,
-            searching: true,
+            standing: Standing::Searching,
             here: std::marker::PhantomData,
         }
     }
@@ -66,6 +76,9 @@ impl ForeignThread {
 
     /// The next operation, if there is one. Never blocks.
     pub fn next<T: Operation>(&mut self) -> Option<Next<T>> {
+        if self.shared.is_inherited() || self.standing == Standing::CountedOut {
+            return None;
+        }
         loop {
             let Some(turn) = self.turn.take() else {
                 match self.find::<T>()? {
@@ -82,16 +95,16 @@ impl ForeignThread {
     /// Gets a turn, or an operation without a strand.
     fn find<T: Operation>(&mut self) -> Option<Found<T>> {
         self.left = BATCH;
-        if !self.searching {
+        if self.standing == Standing::Busy {
             self.turn = self.lane().next_local();
             if self.turn.is_some() {
                 return Some(Found::Turn);
             }
             self.lane().search();
-            self.searching = true;
+            self.standing = Standing::Searching;
         }
         let job = self.lane().try_take()?;
-        self.searching = false;
+        self.standing = Standing::Busy;
         match job {
             Job::Turn(turn) => {
                 self.turn = Some(turn);
@@ -99,6 +112,7 @@ impl ForeignThread {
             }
             Job::Loose(mut loose) => {
                 let operation = loose.take::<T>();
+                self.lane().note_progress();
                 self.at = Some(At::Loose(loose));
                 frames::enter(Frame::LOOSE);
                 operation.map(Found::Loose)
@@ -134,6 +148,7 @@ impl ForeignThread {
             unreachable!("one type of foreign operation is submitted to an executor")
         };
         self.lane().publish();
+        self.lane().note_progress();
         frames::enter(Frame { strand: turn.strand().id(), n: taken.n });
         self.turn = Some(turn);
         self.at = Some(At::Strand { n: taken.n, epoch: taken.epoch });
@@ -153,6 +168,11 @@ impl ForeignThread {
     pub fn finish(&mut self, outcome: Result<(), Fault>) {
         let Some(at) = self.at.take() else { return };
         frames::leave();
+        if self.shared.is_inherited() {
+            // A fork inside the operation: its end is the parent's to tell.
+            let _ = ManuallyDrop::new(at);
+            return;
+        }
         match (at, &self.turn) {
             (At::Strand { n, epoch }, Some(turn)) => turn.finish(n, &epoch, outcome),
             (At::Strand { .. }, None) => unreachable!("the turn stays while its operation runs"),
@@ -164,8 +184,11 @@ impl ForeignThread {
     ///
     /// Call it when [`next`](Self::next) found nothing.
     pub fn rest(&mut self) -> bool {
+        if self.shared.is_inherited() || self.standing == Standing::CountedOut {
+            return false;
+        }
         let stays = self.lane().rest();
-        self.searching = stays;
+        self.standing = if stays { Standing::Searching } else { Standing::CountedOut };
         stays
     }
 
@@ -184,15 +207,16 @@ enum Found<T> {
 impl Drop for ForeignThread {
     /// A thread that ends early leaves its strand to the others.
     fn drop(&mut self) {
+        self.finish(Ok(()));
         if self.shared.is_inherited() {
+            let _ = ManuallyDrop::new(self.turn.take());
             return;
         }
-        self.finish(Ok(()));
-        if let Some(turn) = self.turn.take() {
-            turn.dispatch(Kind::Foreign);
-        }
-        if self.searching {
-            self.lane().depart();
-        }
+        let mut turns = match self.standing {
+            Standing::CountedOut => VecDeque::new(),
+            standing => self.lane().leave(standing == Standing::Searching),
+        };
+        turns.extend(self.turn.take());
+        turns.into_iter().for_each(|turn| turn.dispatch(Kind::Foreign));
     }
 }

@@ -37,7 +37,7 @@ use crate::frames;
 use crate::executor::Loose;
 use crate::strand::Turn;
 use crate::sync::{
-    AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, SPINS, Thread, current, park_until,
+    AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, SPINS, Thread, current, park_until,
     pause, thread_local, yield_now,
 };
 
@@ -61,14 +61,25 @@ pub(crate) struct Crew {
     /// Makes one more thread that will call [`Lane::arrive`]; `None` where a thread of the lane has
     /// to do that itself.
     pub(crate) spawn: Option<Spawn>,
+    /// Asked for one more thread by [`ask`], where another language makes them.
+    pub(crate) recruiter: Option<Recruiter>,
+}
+
+/// Asks another language for a thread. It must not block, and sees to it that a thread
+/// [arrives](Lane::arrive) or that the lane is told that none will.
+pub type Recruiter = fn() -> io::Result<()>;
+
+/// The way to a thread for a lane with a recruiter.
+pub(crate) fn ask(lane: Arc<Lane>) -> io::Result<()> {
+    lane.crew.recruiter.map_or(Ok(()), |recruiter| recruiter())
 }
 
 pub(crate) struct Lane {
     crew: Crew,
     /// Jobs in the queue: a hint to look, read without the lock.
     ready: AtomicUsize,
-    /// Threads that search or sleep: a hint that nobody need be recruited.
-    spare: AtomicUsize,
+    /// Operations begun by the lane's threads: it stands still while all of them are in one.
+    progress: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -105,11 +116,16 @@ thread_local! {
     static LOCAL: RefCell<Option<Local>> = RefCell::new(None);
 }
 
+/// The calling thread is no lane's any more.
+pub(crate) fn forget_thread() {
+    let _ = LOCAL.try_with(|local| local.borrow_mut().take());
+}
+
 impl Lane {
     pub(crate) fn new(crew: Crew) -> Arc<Self> {
         let state = Mutex::new(State::default());
-        let (ready, spare) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Arc::new(Self { crew, ready, spare, state })
+        let (ready, progress) = (AtomicUsize::new(0), AtomicU64::new(0));
+        Arc::new(Self { crew, ready, progress, state })
     }
 
     /// Whether strands wait, here or in the calling thread's own list.
@@ -179,9 +195,6 @@ impl Lane {
     /// or sleeps, and the limit allows it. It must call [`arrive`](Self::arrive), or
     /// [`depart`](Self::depart) if it cannot be started.
     pub(crate) fn recruit(&self) -> bool {
-        if self.spare.load(Ordering::Relaxed) > 0 {
-            return false;
-        }
         let mut state = self.state.lock();
         let spare = state.searching > 0 || !state.sleepers.is_empty();
         if spare || state.closed || state.threads - state.blocked >= self.crew.limit {
@@ -193,10 +206,9 @@ impl Lane {
         true
     }
 
-    /// Brings the hints up to date. Called before the lock goes, wherever the state has changed.
+    /// Brings the hint up to date. Called before the lock goes, wherever the state has changed.
     fn hint(&self, state: &State) {
         self.ready.store(state.jobs.len(), Ordering::Release);
-        self.spare.store(state.searching + state.sleepers.len(), Ordering::Relaxed);
     }
 
     /// A counted thread begins.
@@ -206,7 +218,41 @@ impl Lane {
         });
     }
 
-    /// A searching thread ends, or could not be started.
+    /// The calling thread, which searches or is busy, ends early. Gives out what it kept for itself.
+    pub(crate) fn leave(self: &Arc<Self>, searching: bool) -> VecDeque<Turn> {
+        let turns = self.with_local(std::mem::take).unwrap_or_default();
+        forget_thread();
+        let mut state = self.state.lock();
+        state.threads -= 1;
+        state.searching -= usize::from(searching);
+        self.settle(state);
+        turns
+    }
+
+    /// Operations that the lane's threads have begun.
+    pub(crate) fn progress(&self) -> u64 {
+        self.progress.load(Ordering::Relaxed)
+    }
+
+    /// A thread of the lane begins an operation.
+    #[inline]
+    pub(crate) fn note_progress(&self) {
+        self.progress.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A counted thread is not needed any more, if no job waits. `false`: one does.
+    pub(crate) fn depart_if_idle(&self) -> bool {
+        let mut state = self.state.lock();
+        let idle = state.jobs.is_empty() || state.closed;
+        if idle {
+            state.searching -= 1;
+            state.threads -= 1;
+            self.hint(&state);
+        }
+        idle
+    }
+
+    /// A searching thread could not be started.
     pub(crate) fn depart(&self) {
         let mut state = self.state.lock();
         state.searching -= 1;

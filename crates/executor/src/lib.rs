@@ -23,7 +23,7 @@
 //! ```
 //! use clika_executor::{Config, Executor, Native};
 //!
-//! let config = Config { workers: 2, host_threads: 8, reporter: Box::new(|_| {}) };
+//! let config = Config { workers: 2, host_threads: 8, reporter: Box::new(|_| {}), recruiter: None };
 //! let executor = Executor::new(config)?;
 //! let strand = executor.strand(Some("greeter"));
 //! let (send, receive) = std::sync::mpsc::channel();
@@ -55,6 +55,7 @@ pub use call::{Host, Mark, Native};
 pub use executor::{Config, Executor, Refused, Reporter};
 pub use failure::{Epoch, Failure, Fault, Origin, Reason, Site};
 pub use foreign::{ForeignThread, Next};
+pub use lane::Recruiter;
 pub use operation::{Kind, Operation};
 pub use point::{AsyncWait, Deadlock, Point, Wait};
 pub use process::generation;

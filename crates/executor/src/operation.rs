@@ -11,10 +11,9 @@
 
 use std::any::TypeId;
 use std::mem::{MaybeUninit, align_of, size_of};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use crate::failure::{Failure, Fault};
+use crate::failure::{Failure, Fault, contain};
 
 /// What an operation needs to run, and where it may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +42,7 @@ pub trait Operation: Send + 'static {
     /// Where it may run.
     const KIND: Kind;
 
-    /// Does the work. What it captured is gone when this returns.
+    /// Does the work. What it captured is gone when this returns, and no panic comes out.
     ///
     /// # Errors
     /// A fault fails the strand.
@@ -182,10 +181,7 @@ impl Operations {
         None
     }
 
-    /// Runs the next operation; a panic that escapes it is its fault.
-    ///
-    /// # Panics
-    /// Never: an empty queue answers `Ok`.
+    /// Runs the next operation.
     #[inline]
     pub(crate) fn run_next(&mut self) -> Result<(), Fault> {
         match self.advance() {
@@ -199,8 +195,7 @@ impl Operations {
     pub(crate) fn skip_next(&mut self, why: &Arc<Failure>) {
         if let Some((table, at)) = self.advance() {
             // SAFETY: as in `run_next`.
-            let skip = || unsafe { (table.skip)(at, why) };
-            let _ = catch_unwind(AssertUnwindSafe(skip));
+            contain(|| unsafe { (table.skip)(at, why) });
         }
     }
 
@@ -252,8 +247,7 @@ impl Drop for Operations {
     fn drop(&mut self) {
         while let Some((table, at)) = self.advance() {
             // SAFETY: as in `run_next`.
-            let drop = || unsafe { (table.drop)(at) };
-            let _ = catch_unwind(AssertUnwindSafe(drop));
+            contain(|| unsafe { (table.drop)(at) });
         }
     }
 }

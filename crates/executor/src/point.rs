@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::deadlock::{self, Edge};
 use crate::failure::{Epoch, Failure};
 use crate::frames;
-use crate::strand::Strand;
+use crate::strand::{Strand, Turn};
 use crate::sync::{SPINS, current, park_until, pause, yield_now};
 use crate::timeline::{Ticket, Waiter};
 
@@ -75,11 +75,7 @@ impl Point {
     /// # Errors
     /// [`Deadlock`] inside an operation that the point would wait for.
     pub fn wait(&self) -> Result<Wait<'_>, Deadlock> {
-        let mut edge = None;
-        if !self.is_reached() && frames::are_inside() {
-            edge = Some(deadlock::enter(self)?);
-        }
-        Ok(Wait { point: self, ticket: None, _blocked: edge.map(Blocked::new) })
+        Ok(Wait { point: self, ticket: None, _blocked: Blocked::on(self)? })
     }
 
     /// Calls `call` once the point is reached, where no lock is held; at once if it is already.
@@ -107,12 +103,21 @@ pub struct Wait<'a> {
 }
 
 /// What others must know while an operation waits.
-struct Blocked {
+pub(crate) struct Blocked {
     _edge: Edge,
     lane: Option<Arc<crate::lane::Lane>>,
 }
 
 impl Blocked {
+    /// The calling thread will wait for `point`; `None` if that concerns nobody, because it is
+    /// reached or because the thread is not inside an operation.
+    pub(crate) fn on(point: &Point) -> Result<Option<Self>, Deadlock> {
+        if point.is_reached() || !frames::are_inside() {
+            return Ok(None);
+        }
+        Ok(Some(Self::new(deadlock::enter(point)?)))
+    }
+
     fn new(edge: Edge) -> Self {
         let shared = edge.shared();
         let lanes = [&shared.native, &shared.host, &shared.foreign];
@@ -171,7 +176,8 @@ impl Wait<'_> {
     /// Runs the strand's next operations here while they are brief, if no worker has come yet.
     fn help(&self) {
         let strand = &self.point.strand;
-        let wanted = |turn: &crate::strand::Turn| Arc::ptr_eq(turn.strand(), strand);
+        // Only then: a strand that is put back has lost its place in the line.
+        let wanted = |turn: &Turn| Arc::ptr_eq(turn.strand(), strand) && turn.is_brief();
         if let Some(turn) = strand.shared.native.steal(wanted) {
             turn.pass();
         }

@@ -14,6 +14,13 @@ pub fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
 
+/// A number that no other strand has, in this process or in those it was forked from: a child may
+/// be inside an operation of its parent's.
+pub(crate) fn next_strand() -> u64 {
+    static STRANDS: AtomicU64 = AtomicU64::new(1);
+    STRANDS.fetch_add(1, Ordering::Relaxed)
+}
+
 /// Makes [`generation`] count forks from here on.
 pub(crate) fn watch_forks() {
     static WATCHED: Once = Once::new();

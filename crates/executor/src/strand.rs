@@ -21,11 +21,13 @@
 //! Order of an operation's end: it and what it captured are dropped; if it failed, its epoch fails;
 //! the timeline advances (release); waiters wake. Whoever sees the number sees all of that.
 //!
-//! Lock order: deadlock walk, head, inbox. Nothing is dropped, woken or called under the inbox's
-//! lock.
+//! Lock order: deadlock walk, head, inbox. The head of an idle strand may be locked under the
+//! inbox's lock: whoever still holds it let the strand go idle, and does not come back for the
+//! inbox. Nothing is dropped, woken or called under the inbox's lock.
 //!
-//! Acknowledging a failure gives the inbox a new epoch and queues a record of it, which reaches the
-//! head in order: what was submitted before it is skipped, what comes after it runs.
+//! Acknowledging a failure gives the inbox a new epoch. On an idle strand the head gets it at once;
+//! else a record of it is queued and reaches the head in order: what was submitted before it is
+//! skipped, what comes after it runs.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -223,16 +225,23 @@ impl Strand {
         submitted.saturating_sub(self.timeline.reached())
     }
 
-    /// Acknowledges the failure of `point`'s epoch: what was submitted before this call is skipped,
-    /// what is submitted after it runs. Does nothing if that was done before.
+    /// Acknowledges the failure of `epoch`: what was submitted before this call is skipped, what is
+    /// submitted after it runs. Does nothing if that was done before.
     pub(crate) fn acknowledge(&self, epoch: &Arc<Epoch>) {
         let mut inbox = self.inbox.lock();
-        if Arc::ptr_eq(&inbox.epoch, epoch) {
-            let next = Epoch::new();
-            // An idle strand stays idle: the record waits for the next operation.
-            inbox.operations.push(EpochRecord(next.clone()));
-            let _old = std::mem::replace(&mut inbox.epoch, next);
+        if !Arc::ptr_eq(&inbox.epoch, epoch) {
+            return;
         }
+        let next = Epoch::new();
+        let old = std::mem::replace(&mut inbox.epoch, next.clone());
+        let older = if inbox.active {
+            inbox.operations.push(EpochRecord(next));
+            None
+        } else {
+            Some(std::mem::replace(&mut self.head.lock().epoch, next))
+        };
+        drop(inbox);
+        drop((old, older));
     }
 
     /// The failure of the epoch that new operations would join.
@@ -613,6 +622,13 @@ impl Turn {
         let ahead = self.0.head.lock().operations.peek_work(LOOKED_AT);
         let kind = ahead.or_else(|| self.0.inbox.lock().operations.peek_work(LOOKED_AT));
         kind.unwrap_or(Kind::Native)
+    }
+
+    /// Whether the next operation may be run by any thread.
+    pub(crate) fn is_brief(&self) -> bool {
+        let ahead = self.0.head.lock().operations.peek();
+        let next = ahead.or_else(|| self.0.inbox.lock().operations.peek());
+        next.is_some_and(|kind| Runner::Passer.runs(kind))
     }
 
     /// Queues the turn on the lane for `kind`.

@@ -17,9 +17,9 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
+use crate::failure::contain;
 use crate::strand::Turn;
 use crate::sync::{AtomicU64, Mutex, Ordering, Thread};
 
@@ -45,8 +45,8 @@ impl Waiter {
             Self::Thread(thread) => thread.unpark(),
             Self::Strand(turn) => turn.schedule(),
             // Foreign code: its panic is not the strand's.
-            Self::Task(waker) => drop(catch_unwind(AssertUnwindSafe(|| waker.wake()))),
-            Self::Call(call) => drop(catch_unwind(AssertUnwindSafe(call))),
+            Self::Task(waker) => contain(|| waker.wake()),
+            Self::Call(call) => contain(call),
         }
     }
 }

@@ -14,12 +14,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::deadlock::{self, Edge};
 use crate::executor::Refused;
 use crate::failure::{Epoch, Failure, Fault};
 use crate::frames::{self, Frame};
 use crate::operation::{Kind, Operation};
-use crate::point::{Deadlock, Point};
+use crate::point::{Blocked, Deadlock, Point};
 use crate::strand::{Strand, Turn};
 use crate::sync::{Mutex, SPINS, Thread, current, park_until, pause};
 
@@ -83,7 +82,7 @@ pub struct Visitor {
     strand: Arc<Strand>,
     baton: Arc<Baton>,
     point: Point,
-    _edge: Option<Edge>,
+    blocked: Option<Blocked>,
 }
 
 impl Strand {
@@ -93,13 +92,17 @@ impl Strand {
     /// As for [`push`](Strand::push), and [`Deadlock`] (inner) if the turn could never come because
     /// the caller is inside an operation that the strand waits for.
     pub fn visit(self: &Arc<Self>) -> Result<Result<Visitor, Deadlock>, Refused> {
-        let edge = match frames::are_inside().then(|| deadlock::enter(&self.point())).transpose() {
-            Ok(edge) => edge,
-            Err(deadlock) => return Ok(Err(deadlock)),
-        };
         let baton = Arc::new(Baton { slot: Mutex::new(Slot::Empty), visitor: current() });
         let point = self.push_at(Visit(baton.clone()))?;
-        Ok(Ok(Visitor { strand: self.clone(), baton, point, _edge: edge }))
+        // Looked at only now that its place in the queue is fixed, so that nobody who waits for
+        // the caller can get in between unseen.
+        let before = point.at(point.n() - 1);
+        let mut visitor = Visitor { strand: self.clone(), baton, point, blocked: None };
+        match Blocked::on(&before) {
+            Ok(blocked) => visitor.blocked = blocked,
+            Err(deadlock) => return Ok(Err(deadlock)),
+        }
+        Ok(Ok(visitor))
     }
 
     /// The operation of this strand that the calling thread is inside of.

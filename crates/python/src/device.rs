@@ -1,7 +1,7 @@
 //! Devices.
 
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyString, PyTuple};
 
 use crate::exceptions::raised;
 
@@ -51,8 +51,10 @@ impl Device {
     /// >>> Device.parse("cpu:0")
     /// Device('cpu:0')
     #[staticmethod]
-    fn parse(py: Python<'_>, text: &str) -> PyResult<Self> {
-        text.parse().map(Self).map_err(|error| raised(py, &error))
+    fn parse(text: &Bound<'_, PyString>) -> PyResult<Self> {
+        // A text that is not Unicode names no device, and its lossy form serves for the message.
+        let parsed = text.to_string_lossy().parse();
+        parsed.map(Self).map_err(|error| raised(text.py(), &error))
     }
 
     /// The kind: ``"cpu"``, ``"vulkan"`` or ``"cuda"``.

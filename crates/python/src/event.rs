@@ -129,7 +129,7 @@ impl Event {
     fn __reduce__(&self) -> PyResult<()> {
         Err(PyTypeError::new_err(
             "an Event cannot be pickled or copied: it is a point on a stream of this process. \
-             Wait for it here, then tell the other process",
+             Wait for it here, and tell the other process instead",
         ))
     }
 

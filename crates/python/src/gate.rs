@@ -40,6 +40,14 @@ pub(crate) fn detached<T: Send>(py: Python<'_>, f: impl FnOnce() -> T + Send) ->
     value
 }
 
+/// Runs `f` attached, on a thread that is not.
+pub(crate) fn attached<T>(f: impl FnOnce(Python<'_>) -> T) -> T {
+    announce();
+    let value = Python::attach(f);
+    sign_off();
+    value
+}
+
 /// Whether another thread than the calling, detached one waits in a call of ours.
 pub(crate) fn somebody_else_waits() -> bool {
     WAITING.load(Ordering::Relaxed) > 1

@@ -10,14 +10,14 @@
 //! One that runs dry detaches before it completes its last operation: whoever waits for that finds
 //! the lock free.
 //!
-//! Before a thread makes a call, it sees to it that another is there to answer the next wake-up.
+//! How the lane grows is told in `recruiter`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clika_runtime::foreign::{
-    self, Executor, Failure, Fault, ForeignThread, Kind, Next, Operation, Refused, Reporter,
+    self, Executor, Failure, Fault, ForeignThread, Kind, Next, Operation, Reporter,
 };
 use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
@@ -28,6 +28,8 @@ use pyo3::intern;
 use crate::exceptions::{failed, raised};
 use crate::future::{FutureBase, Outcome};
 use crate::gate::{self, Section, detached};
+use crate::own::Own;
+use crate::recruiter::{self, Roll};
 
 /// What a host thread does: the one type of foreign operation of this process.
 pub(crate) enum Call {
@@ -63,11 +65,19 @@ impl Operation for Call {
 
 /// What the lane keeps per process.
 #[derive(Default)]
-struct Lane {
+pub(crate) struct Lane {
     /// Whoever holds it is the one thread that attaches.
     attaching: Mutex<()>,
     started: AtomicBool,
     threads: AtomicU64,
+    pub(crate) roll: Roll,
+}
+
+/// Starts a thread, which joins the lane.
+pub(crate) fn start_thread(py: Python<'_>) -> PyResult<()> {
+    let lane = foreign::state::<Lane>().map_err(|error| raised(py, &error))?;
+    let number = lane.threads.fetch_add(1, Ordering::Relaxed) + 1;
+    python(py)?.getattr("start")?.call1((number,)).map(drop)
 }
 
 /// The Python half of this module.
@@ -99,23 +109,9 @@ pub(crate) fn ensure(py: Python<'_>) -> PyResult<()> {
         return Ok(());
     }
     let executor = foreign::executor().map_err(|error| raised(py, &error))?;
-    recruit(py, executor, lane)?;
+    recruiter::first(py, executor)?;
     lane.started.store(true, Ordering::Relaxed);
     Ok(())
-}
-
-/// Starts another thread if the lane needs one.
-fn recruit(py: Python<'_>, executor: &Executor, lane: &Lane) -> PyResult<()> {
-    if !executor.recruit() {
-        return Ok(());
-    }
-    let _section = Section::begin(py);
-    let number = lane.threads.fetch_add(1, Ordering::Relaxed) + 1;
-    let start = python(py).and_then(|host| host.getattr("start")?.call1((number,)));
-    start.map(drop).inspect_err(|_| executor.dismiss()).map_err(|cause| {
-        let refused = Refused::NoThread(std::io::Error::other(cause.to_string()));
-        raised(py, &foreign::refused(refused))
-    })
 }
 
 /// Queues a call that belongs to no stream.
@@ -159,12 +155,17 @@ pub(crate) fn report(py: Python<'_>, failure: &Failure) {
     failed(py, failure).write_unraisable(py, about.as_ref());
 }
 
-/// One thread of the host lane, used by that thread only.
-#[pyclass(unsendable, module = "clika_runtime._core")]
-pub(crate) struct HostThread {
+/// One thread of the host lane, for that thread only.
+#[pyclass(module = "clika_runtime._core")]
+pub(crate) struct HostThread(Own<Hand>);
+
+/// What a host thread works with.
+struct Hand {
     thread: ForeignThread,
     lane: &'static Lane,
     executor: &'static Executor,
+    /// The system's number of the thread.
+    number: u32,
     /// The submitted function that is being run; none while a callback is.
     current: Option<Py<FutureBase>>,
     /// The last operation's outcome, which is complete once the thread has detached.
@@ -180,7 +181,7 @@ struct Here<'a>(&'a mut ForeignThread);
 #[allow(unsafe_code, reason = "see above")]
 unsafe impl Send for Here<'_> {}
 
-impl HostThread {
+impl Hand {
     /// One attachment lasts about this long while others may want the interpreter lock.
     const ATTACHMENT: Duration = Duration::from_millis(1);
     /// Calls between two looks at the clock.
@@ -276,25 +277,46 @@ fn let_submitter_wait() {
 
 #[pymethods]
 impl HostThread {
-    /// The calling thread joins the lane, which counted it when it was started.
+    /// The calling thread, which has this number, joins the lane, which counted it before.
     #[new]
-    fn new(py: Python<'_>) -> PyResult<Self> {
+    fn new(py: Python<'_>, number: u32) -> PyResult<Self> {
         let executor = foreign::executor().map_err(|error| raised(py, &error))?;
-        Ok(Self {
+        let lane: &Lane = foreign::state().map_err(|error| raised(py, &error))?;
+        lane.roll.add(number);
+        Ok(Self(Own::new(Hand {
             thread: ForeignThread::arrive(executor),
-            lane: foreign::state().map_err(|error| raised(py, &error))?,
+            lane,
             executor,
+            number,
             current: None,
             unfinished: None,
             attached: Instant::now(),
             calls: 0,
-        })
+        })))
     }
 
     /// The next call, as a tuple of a function and its arguments; None: leave.
     fn take(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyTuple>>> {
+        Ok(self.0.get()?.take(py))
+    }
+
+    /// The call that was taken returned this.
+    fn done(&mut self, py: Python<'_>, value: Bound<'_, PyAny>) -> PyResult<()> {
+        self.0.get()?.done(py, value);
+        Ok(())
+    }
+
+    /// The call that was taken raised this.
+    fn failed(&mut self, py: Python<'_>, exception: Bound<'_, PyBaseException>) -> PyResult<()> {
+        self.0.get()?.failed(py, exception);
+        Ok(())
+    }
+}
+
+impl Hand {
+    fn take(&mut self, py: Python<'_>) -> Option<Py<PyTuple>> {
         if self.is_inherited() {
-            return Ok(None);
+            return None;
         }
         self.complete(py);
         self.give_way(py);
@@ -303,23 +325,21 @@ impl HostThread {
                 if self.rest(py) {
                     continue;
                 }
-                return Ok(None);
+                return None;
             };
             if let Some(call) = self.prepare(py, next) {
-                return Ok(Some(call));
+                return Some(call);
             }
             self.complete(py);
         }
     }
 
-    /// The call that was taken returned this.
     fn done(&mut self, py: Python<'_>, value: Bound<'_, PyAny>) {
         if !self.is_inherited() {
             self.end(py, Outcome::Value(value));
         }
     }
 
-    /// The call that was taken raised this.
     fn failed(&mut self, py: Python<'_>, exception: Bound<'_, PyBaseException>) {
         if self.is_inherited() {
             return;
@@ -335,17 +355,11 @@ impl HostThread {
             PyErr::from_value(exception.into_any()).write_unraisable(py, None);
         }
     }
-}
 
-impl HostThread {
     /// The call to make for an operation; `None` if that ended it.
     fn prepare(&mut self, py: Python<'_>, next: Next<Call>) -> Option<Py<PyTuple>> {
         match next {
             Next::Run(Call::Work(future)) => {
-                if let Err(error) = recruit(py, self.executor, self.lane) {
-                    // The lane goes on with the threads it has.
-                    drop(error);
-                }
                 let call = future.get().begin(py);
                 match call {
                     Some(_) => self.current = Some(future),
@@ -359,10 +373,7 @@ impl HostThread {
                 self.end(py, Outcome::Skipped(&failure));
                 None
             }
-            Next::Run(Call::Notice(call)) | Next::Skip(Call::Notice(call), _) => {
-                let _ = recruit(py, self.executor, self.lane);
-                Some(call)
-            }
+            Next::Run(Call::Notice(call)) | Next::Skip(Call::Notice(call), _) => Some(call),
             Next::Run(Call::Report(failure)) | Next::Skip(Call::Report(failure), _) => {
                 let _section = Section::begin(py);
                 report(py, &failure);
@@ -370,6 +381,14 @@ impl HostThread {
                 self.thread.finish(Ok(()));
                 None
             }
+        }
+    }
+}
+
+impl Drop for Hand {
+    fn drop(&mut self) {
+        if !self.is_inherited() {
+            self.lane.roll.remove(self.number);
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::exceptions::raised;
 use crate::future::{self, FutureBase, Outcome, Parts};
 use crate::gate::Section;
 use crate::host;
+use crate::own::Own;
 use crate::site::Site;
 use crate::stream::{Stream, checked_call};
 use crate::wait::take_turn;
@@ -39,8 +40,11 @@ pub(crate) fn default_stream(
 }
 
 /// The calling thread inside its work on the default stream.
-#[pyclass(unsendable, module = "clika_runtime._core")]
-pub(crate) struct Visit {
+#[pyclass(module = "clika_runtime._core")]
+pub(crate) struct Visit(Own<Stay>);
+
+/// What the thread ends its work with.
+struct Stay {
     future: Option<Py<FutureBase>>,
     place: Option<Place>,
 }
@@ -69,9 +73,9 @@ pub(crate) fn enter<'py>(
         Some(n) => enter_within(strand, &future, n),
         None => enter_in_turn(strand, &future)?,
     };
-    let visit = place.map(|place| Visit {
-        future: Some(future.clone().unbind()),
-        place: Some(place),
+    let visit = place.map(|place| {
+        let future = Some(future.clone().unbind());
+        Visit(Own::new(Stay { future, place: Some(place) }))
     });
     if visit.is_some() {
         let _ = future.get().begin(py);
@@ -114,7 +118,7 @@ fn enter_in_turn(
     }
 }
 
-impl Visit {
+impl Stay {
     fn end(&mut self, py: Python<'_>, outcome: Outcome<'_>) {
         let (Some(future), Some(place)) = (self.future.take(), self.place.take()) else { return };
         let future = future.into_bound(py);
@@ -140,8 +144,9 @@ impl Visit {
 #[pymethods]
 impl Visit {
     /// The work returned this.
-    fn done(&mut self, py: Python<'_>, value: Bound<'_, PyAny>) {
-        self.end(py, Outcome::Value(value));
+    fn done(&mut self, py: Python<'_>, value: Bound<'_, PyAny>) -> PyResult<()> {
+        self.0.get()?.end(py, Outcome::Value(value));
+        Ok(())
     }
 
     /// The work raised this. Ctrl-C is the caller's, who gets it at once.
@@ -151,8 +156,9 @@ impl Visit {
         if !interrupted {
             host::strip_own_frame(&exception)?;
         }
-        let future = self.future.as_ref().map(|future| future.clone_ref(py));
-        self.end(py, Outcome::Raised(exception.clone()));
+        let stay = self.0.get()?;
+        let future = stay.future.as_ref().map(|future| future.clone_ref(py));
+        stay.end(py, Outcome::Raised(exception.clone()));
         if let Some(future) = future.filter(|_| interrupted) {
             future.get().acknowledge(&exception.unbind());
         }

@@ -10,10 +10,13 @@ mod future;
 mod gate;
 mod host;
 mod inline;
+mod own;
+mod recruiter;
 mod site;
 mod stream;
 mod wait;
 
+use clika_runtime::foreign;
 use pyo3::prelude::*;
 
 /// Where the classes say that they live.
@@ -22,12 +25,14 @@ const MODULE: &str = "clika_runtime._core";
 /// Execution streams: ordered, asynchronous queues of device work.
 #[pymodule(gil_used = true)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    clika_runtime::foreign::set_reporter(host::reporter);
+    foreign::bind(foreign::Binding { reporter: host::reporter, recruiter: recruiter::ask });
     module.add_class::<device::Device>()?;
     module.add_class::<stream::Stream>()?;
     module.add_class::<event::Event>()?;
     module.add("Future", future::class(module.py())?)?;
     module.add_class::<host::HostThread>()?;
+    module.add_class::<inline::Visit>()?;
+    module.add_class::<event::Mark>()?;
     module.add_function(wrap_pyfunction!(device::devices, module)?)?;
     module.add_function(wrap_pyfunction!(context::current_stream, module)?)?;
     module.add_function(wrap_pyfunction!(event::_mark, module)?)?;

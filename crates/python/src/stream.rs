@@ -263,7 +263,11 @@ impl Stream {
     #[pyo3(signature = (timeout=None))]
     fn synchronize(&self, py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let deadline = deadline(timeout)?;
-        let point = foreign::strand(&self.0).point();
+        let strand = foreign::strand(&self.0);
+        if strand.is_inherited() {
+            return Err(raised(py, &foreign::refused(foreign::Refused::Inherited)));
+        }
+        let point = strand.point();
         reach_in_time(py, &point, deadline)?;
         settle(py, &point)
     }
@@ -412,8 +416,8 @@ impl Stream {
         host::awaiting(slf.py(), "stream", slf.as_any())
     }
 
-    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
-        other.cast::<Self>().is_ok_and(|other| self.0 == other.get().0)
+    fn __eq__(&self, other: &Self) -> bool {
+        self.0 == other.0
     }
 
     fn __hash__(&self) -> u64 {
@@ -441,9 +445,11 @@ impl Stream {
 
     /// The failure is unreachable: nobody can acknowledge it, so it is reported, and goes.
     fn __clear__(&self) {
-        let strand = foreign::strand(&self.0);
-        strand.orphan();
-        strand.acknowledge_if(|_| true);
+        let Some(strand) = foreign::sole_strand(&self.0) else { return };
+        if strand.with_sole_failure(|_| ()).is_some() {
+            strand.orphan();
+            strand.acknowledge_if(|_| true);
+        }
     }
 }
 

@@ -84,10 +84,8 @@ impl Event {
     }
 
     fn settle(&self, deadline: Option<Instant>) -> Result<(), Error> {
-        if !self.query() {
-            wait::admit(&self.stream)?;
-            wait::until(&self.point, deadline)?;
-        }
+        wait::admit(self.stream.strand())?;
+        wait::until(&self.point, deadline)?;
         Settled::of(&self.point)
     }
 
@@ -112,7 +110,7 @@ impl Event {
     fn nanoseconds(&self, which: &str) -> Result<u64, Error> {
         let Some(stamp) = &self.stamp else {
             return Err(Error::invalid_argument(format!(
-                "the {which} event has no time: record it as a timed event"
+                "the {which} event has no time: record it as a timed event (in Python with timing=True)"
             )));
         };
         if !self.query() {
@@ -170,6 +168,9 @@ impl std::future::Future for EventWait {
         mut self: std::pin::Pin<&mut Self>,
         context: &mut std::task::Context<'_>,
     ) -> std::task::Poll<Self::Output> {
+        if let Err(error) = wait::admit(self.0.point().strand()) {
+            return std::task::Poll::Ready(Err(error));
+        }
         std::pin::Pin::new(&mut self.0).poll(context).map(|()| Settled::of(self.0.point()))
     }
 }

@@ -14,9 +14,10 @@ use crate::runtime;
 use crate::stream::Stream;
 use crate::wait;
 
+pub use crate::runtime::Binding;
 pub use clika_executor::{
-    Deadlock, Executor, Failure, Fault, ForeignThread, Inside, Kind, Next, Operation, Origin,
-    Point, Reason, Refused, Reporter, Strand, Visitor, Wait, generation,
+    Deadlock, Executor, Failure, Fault, ForeignThread, Host, Inside, Kind, Next, Operation, Origin,
+    Point, Reason, Recruiter, Refused, Reporter, Strand, Visitor, Wait, generation,
 };
 
 /// The executor of this process, which is started by that.
@@ -53,10 +54,16 @@ pub fn exit_timeout() -> Result<Duration, Error> {
     Ok(runtime::runtime()?.settings.exit_timeout)
 }
 
-/// Says where failures are reported that nobody acknowledged. Only the first call counts, and only
-/// before the runtime is used.
-pub fn set_reporter(reporter: fn() -> Reporter) {
-    runtime::set_reporter(reporter);
+/// Installs the binding of this process. Only the first one counts, and only before the runtime is
+/// used.
+pub fn bind(binding: Binding) {
+    runtime::bind(binding);
+}
+
+/// The cores that this process may use.
+#[must_use]
+pub fn cores() -> usize {
+    Device::cpu().compute_units()
 }
 
 /// The strand under `stream`, if nobody else holds a handle of it.

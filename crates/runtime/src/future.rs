@@ -3,11 +3,13 @@
 use std::fmt;
 use std::future::IntoFuture;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use clika_executor::{AsyncWait, Failure, Point, Reason};
 
 use crate::error::Error;
+use crate::inline::{Ran, Why};
 use crate::stream::Stream;
 use crate::wait;
 
@@ -30,6 +32,8 @@ use crate::wait;
 pub struct Future<T> {
     stream: Stream,
     point: Point,
+    /// How it ended, if the call itself ran it.
+    ran: Option<Result<(), Why>>,
     value: Arc<Value<T>>,
 }
 
@@ -44,6 +48,14 @@ enum State<T> {
     Taken,
 }
 
+/// Why there is no value to take.
+enum Missing {
+    Taken,
+    Cancelled,
+    /// The function failed or was skipped.
+    NeverMade,
+}
+
 impl<T: Send + 'static> Value<T> {
     /// The place for the value of `work`, and the operation that fills it.
     pub(crate) fn of<F: FnOnce() -> T + Send + 'static>(
@@ -53,7 +65,7 @@ impl<T: Send + 'static> Value<T> {
         let place = value.clone();
         let fill = move || {
             if place.begin() {
-                place.replace(State::Done(work()));
+                place.fill(work());
             }
             Ok(())
         };
@@ -79,8 +91,25 @@ impl<T: Send + 'static> Value<T> {
         waits
     }
 
-    fn replace(&self, state: State<T>) -> State<T> {
-        std::mem::replace(&mut *self.lock(), state)
+    fn fill(&self, value: T) {
+        *self.lock() = State::Done(value);
+    }
+
+    /// Takes the value out, if it is there; else what is there stays.
+    fn take(&self) -> Result<T, Missing> {
+        let mut now = self.lock();
+        match std::mem::replace(&mut *now, State::Taken) {
+            State::Done(value) => Ok(value),
+            State::Taken => Err(Missing::Taken),
+            State::Cancelled => {
+                *now = State::Cancelled;
+                Err(Missing::Cancelled)
+            }
+            state @ (State::Waiting | State::Running) => {
+                *now = state;
+                Err(Missing::NeverMade)
+            }
+        }
     }
 
     /// No code of the user's runs under this lock, so what it guards is whole even if poisoned.
@@ -91,7 +120,13 @@ impl<T: Send + 'static> Value<T> {
 
 impl<T: Send + 'static> Future<T> {
     pub(crate) fn new(stream: Stream, point: Point, value: Arc<Value<T>>) -> Self {
-        Self { stream, point, value }
+        Self { stream, point, ran: None, value }
+    }
+
+    /// The future of a function that has run, or was skipped, on the calling thread.
+    pub(crate) fn of_ran(stream: Stream, ran: Ran, value: Arc<Value<T>>) -> Self {
+        let outcome = ran.failure.map_or(Ok(()), Err);
+        Self { stream, point: ran.point, ran: Some(outcome), value }
     }
 
     /// Blocks until the function has run, and takes its value.
@@ -114,8 +149,8 @@ impl<T: Send + 'static> Future<T> {
     }
 
     fn settle(&self, deadline: Option<Instant>) -> Result<T, Error> {
-        if !self.is_cancelled() && !self.point.is_reached() {
-            wait::admit(&self.stream)?;
+        wait::admit(self.stream.strand())?;
+        if !self.is_done() {
             wait::until(&self.point, deadline)?;
         }
         self.take()
@@ -123,59 +158,71 @@ impl<T: Send + 'static> Future<T> {
 
     /// The value of a function that has run or never will.
     fn take(&self) -> Result<T, Error> {
-        match self.value.replace(State::Taken) {
-            State::Done(value) => Ok(value),
-            State::Cancelled => {
-                self.value.replace(State::Cancelled);
-                Err(Error::cancelled("the work was cancelled through its future", None))
+        self.value.take().map_err(|missing| match missing {
+            Missing::Taken => Error::invalid_argument("the value was taken before"),
+            Missing::Cancelled => {
+                Error::cancelled("the work was cancelled through its future", None)
             }
-            State::Taken => Err(Error::invalid_argument("the value was taken before")),
-            state @ (State::Waiting | State::Running) => {
-                self.value.replace(state);
-                Err(self.failure())
-            }
-        }
+            Missing::NeverMade => self.failure(),
+        })
     }
 
     /// Why the function has no value.
     fn failure(&self) -> Error {
-        match self.point.failure() {
-            Some(failure) if self.is_of(&failure) => {
+        match self.why() {
+            Some(Why::Failed(failure)) => {
                 self.point.acknowledge();
                 wait::failed(&failure)
             }
-            Some(failure) => wait::skipped(&failure),
+            Some(Why::Skipped(failure)) => wait::skipped(&failure),
             None => Error::device("the runtime lost the outcome of this work", None),
         }
     }
 
-    /// Whether `failure` is this function's own.
-    fn is_of(&self, failure: &Failure) -> bool {
-        let origin = &failure.origin;
-        (origin.strand_id, origin.operation) == (self.stream.strand().id(), self.point.n())
+    fn why(&self) -> Option<Why> {
+        match &self.ran {
+            Some(outcome) => outcome.clone().err(),
+            None => self.point.failure().map(|failure| self.why_by(failure)),
+        }
+    }
+
+    /// Whether the failure that the point covers is this function's own.
+    fn why_by(&self, failure: Arc<Failure>) -> Why {
+        let (origin, strand) = (&failure.origin, self.stream.strand());
+        if (origin.strand_id, origin.operation) == (strand.id(), self.point.n()) {
+            Why::Failed(failure)
+        } else {
+            Why::Skipped(failure)
+        }
     }
 
     /// Whether the function has run, was skipped, or was cancelled. Never blocks.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.is_cancelled() || self.point.is_reached()
+        self.is_over() || self.is_cancelled()
+    }
+
+    fn is_over(&self) -> bool {
+        self.ran.is_some() || self.point.is_reached()
     }
 
     /// Skips the function if it has not begun, without failing the stream. `true` if so.
     pub fn cancel(&self) -> bool {
-        self.is_cancelled() || (!self.point.is_reached() && self.value.cancel())
+        // A forked child does not look at what the parent's threads may have locked.
+        let inherited = self.stream.strand().is_inherited();
+        !inherited && (self.is_cancelled() || (!self.is_over() && self.value.cancel()))
     }
 
     /// Whether [`cancel`](Self::cancel) came in time.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        matches!(*self.value.lock(), State::Cancelled)
+        !self.stream.strand().is_inherited() && matches!(*self.value.lock(), State::Cancelled)
     }
 }
 
 impl<T> fmt::Debug for Future<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let done = if self.point.is_reached() { "done" } else { "pending" };
+        let done = if self.ran.is_some() || self.point.is_reached() { "done" } else { "pending" };
         write!(f, "Future({:?}, {done})", self.stream.name())
     }
 }
@@ -193,7 +240,13 @@ impl<T: Send + 'static> std::future::Future for FutureWait<T> {
     fn poll(
         mut self: std::pin::Pin<&mut Self>,
         context: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Self::Output> {
+    ) -> Poll<Self::Output> {
+        if let Err(error) = wait::admit(self.future.stream.strand()) {
+            return Poll::Ready(Err(error));
+        }
+        if self.future.is_done() {
+            return Poll::Ready(self.future.take());
+        }
         std::pin::Pin::new(&mut self.wait).poll(context).map(|()| self.future.take())
     }
 }

@@ -15,11 +15,15 @@ pub(crate) struct Ran {
     /// The point that it ends at; inside the stream's own work, the end of the enclosing operation.
     pub(crate) point: Point,
     /// Why it did not do its work.
-    failure: Option<Why>,
+    pub(crate) failure: Option<Why>,
 }
 
-enum Why {
+/// Why an operation did not do its work.
+#[derive(Clone)]
+pub(crate) enum Why {
+    /// It failed itself, or work inside it did.
     Failed(Arc<Failure>),
+    /// Something before it failed.
     Skipped(Arc<Failure>),
 }
 
@@ -46,6 +50,7 @@ pub(crate) fn run(
     site: &'static Location<'static>,
     work: impl FnOnce() -> Result<(), Reason>,
 ) -> Result<Ran, Error> {
+    wait::admit(stream.strand())?;
     match stream.strand().inside() {
         Some(n) => Ok(run_within(stream, n, site, work)),
         None => run_in_turn(stream, site, work),
@@ -61,14 +66,21 @@ fn run_in_turn(
     let visitor = strand.visit().map_err(refused)?.map_err(|_| wait::deadlock(&strand.point()))?;
     visitor.until(None);
     let point = visitor.point().clone();
-    let failure = match visitor.enter() {
-        Err(failure) => Some(Why::Skipped(failure)),
+    match visitor.enter() {
+        Err(failure) => Ok(Ran { point, failure: Some(Why::Skipped(failure)) }),
         Ok(inside) => {
-            inside.finish(guarded(site, work));
-            point.failure().map(Why::Failed)
+            let outcome = guarded(site, work);
+            // Asked inside: if the work has acknowledged a failure of its own, it is in the next
+            // epoch now, and that failure is over.
+            let point = strand.point();
+            let failure = match outcome {
+                Ok(()) => point.failure(),
+                Err(fault) => Some(strand.fail_within(point.n(), fault)),
+            };
+            inside.finish(Ok(()));
+            Ok(Ran { point, failure: failure.map(Why::Failed) })
         }
-    };
-    Ok(Ran { point, failure })
+    }
 }
 
 /// Work from inside the stream's own work is part of the enclosing operation `n`.
@@ -101,10 +113,16 @@ fn guarded(
 
 /// Makes what is submitted from here on wait for `point`.
 pub(crate) fn wait_for(stream: &Stream, point: &Point) -> Result<(), Error> {
-    if stream.is_default() && stream.strand().inside().is_some() {
+    let strand = stream.strand();
+    wait::admit(strand)?;
+    wait::admit(point.strand())?;
+    if stream.is_default() && strand.inside().is_some() {
+        if Arc::ptr_eq(strand, point.strand()) {
+            return Ok(());
+        }
         // Part of the enclosing operation: what follows it in that operation must not run before.
         wait::until(point, None)?;
         return Settled::of(point);
     }
-    stream.strand().wait_for(point).map_err(refused)
+    strand.wait_for(point).map_err(refused)
 }

@@ -6,16 +6,18 @@
 #![allow(unsafe_code, reason = "slots are leaked, so that they outlive every thread")]
 
 use std::any::Any;
+use std::io::{self, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::{Duration, Instant};
 
-use clika_executor::{Config, Executor, Refused, Reporter, generation};
+use clika_executor::{Config, Executor, Recruiter, Refused, Reporter, generation};
 
 use crate::device::Device;
 use crate::error::Error;
 use crate::settings::Settings;
 use crate::stream::Stream;
+use crate::wait;
 
 pub(crate) struct Runtime {
     pub(crate) executor: Executor,
@@ -33,9 +35,16 @@ struct Slot {
 
 static CURRENT: AtomicPtr<Slot> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Who is told of failures that nobody acknowledged, where a binding has a better place than the
-/// standard error stream.
-static REPORTER: OnceLock<fn() -> Reporter> = OnceLock::new();
+/// What a binding of another language does in its own way.
+#[derive(Clone, Copy)]
+pub struct Binding {
+    /// Makes who is told of failures that nobody acknowledged.
+    pub reporter: fn() -> Reporter,
+    /// Asked for threads of that language.
+    pub recruiter: Recruiter,
+}
+
+static BINDING: OnceLock<Binding> = OnceLock::new();
 
 /// The runtime of this process.
 pub(crate) fn runtime() -> Result<&'static Runtime, Error> {
@@ -47,10 +56,9 @@ pub(crate) fn started() -> Option<&'static Runtime> {
     slot().runtime.get()?.as_ref().ok()
 }
 
-/// Lets a binding say where unacknowledged failures are reported. Only the first call counts, and
-/// only before the runtime is first used.
-pub(crate) fn set_reporter(reporter: fn() -> Reporter) {
-    let _ = REPORTER.set(reporter);
+/// Installs a binding. Only the first one counts, and only before the runtime is first used.
+pub(crate) fn bind(binding: Binding) {
+    let _ = BINDING.set(binding);
 }
 
 fn slot() -> &'static Slot {
@@ -79,13 +87,12 @@ fn next_slot(current: *mut Slot) -> &'static Slot {
 impl Runtime {
     fn start() -> Result<Self, Error> {
         let settings = Settings::read()?;
-        let reporter = REPORTER.get().copied().unwrap_or(|| Box::new(|failure| eprintln!(
-            "clika_runtime: nobody acknowledged that {failure}"
-        )));
+        let binding = BINDING.get();
         let executor = Executor::new(Config {
             workers: settings.workers,
             host_threads: settings.host_threads,
             reporter: reporter(),
+            recruiter: binding.map(|binding| binding.recruiter),
         })
         .map_err(|error| refused(Refused::NoThread(error)))?;
         Ok(Self {
@@ -100,6 +107,18 @@ impl Runtime {
         self.default_stream
             .get_or_init(|| Stream::over(self.executor.inline_strand("default"), device))
     }
+}
+
+fn reporter() -> Reporter {
+    BINDING.get().map_or_else(to_standard_error, |binding| (binding.reporter)())
+}
+
+fn to_standard_error() -> Reporter {
+    Box::new(|failure| {
+        let failure = wait::describe(failure);
+        // Not `eprintln!`, which panics where nobody reads.
+        let _ = writeln!(io::stderr(), "clika_runtime: nobody acknowledged that {failure}");
+    })
 }
 
 /// The error for a submission that was not accepted.
@@ -122,7 +141,8 @@ pub(crate) fn refused(refused: Refused) -> Error {
 }
 
 /// Ends the runtime of this process: waits until all submitted work has run or `timeout` passed,
-/// then drops what has not begun. `true` if nothing had to be dropped.
+/// then drops what has not begun. `true` if nothing had to be dropped. Failures that nobody has
+/// acknowledged by then are reported on the standard error stream.
 ///
 /// From then on submissions are refused with a device error. A program that returns from `main`
 /// without calling this loses the work that is still queued.
@@ -143,5 +163,6 @@ pub fn shutdown(timeout: Duration) -> bool {
     let Some(runtime) = started() else { return true };
     let drained = runtime.executor.drain(Instant::now().checked_add(timeout));
     runtime.executor.close();
+    runtime.executor.take_unacknowledged().iter().for_each(reporter());
     drained
 }

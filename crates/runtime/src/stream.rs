@@ -197,11 +197,10 @@ impl Stream {
     ) -> Result<Future<T>, Error> {
         let (value, work) = Value::of(work);
         let site = Location::caller();
-        let point = if self.is_default() {
-            inline::run(self, site, work)?.point
-        } else {
-            self.strand().push_at(Native::new(work, Some(site))).map_err(refused)?
-        };
+        if self.is_default() {
+            return Ok(Future::of_ran(self.clone(), inline::run(self, site, work)?, value));
+        }
+        let point = self.strand().push_at(Native::new(work, Some(site))).map_err(refused)?;
         Ok(Future::new(self.clone(), point, value))
     }
 
@@ -216,11 +215,10 @@ impl Stream {
     ) -> Result<Future<T>, Error> {
         let (value, work) = Value::of(work);
         let site = Location::caller();
-        let point = if self.is_default() {
-            inline::run(self, site, work)?.point
-        } else {
-            self.strand().push_at(Host::new(work, Some(site))).map_err(refused)?
-        };
+        if self.is_default() {
+            return Ok(Future::of_ran(self.clone(), inline::run(self, site, work)?, value));
+        }
+        let point = self.strand().push_at(Host::new(work, Some(site))).map_err(refused)?;
         Ok(Future::new(self.clone(), point, value))
     }
 
@@ -263,6 +261,7 @@ impl Stream {
     /// # Errors
     /// As for [`wait_event`](Self::wait_event).
     pub fn wait_stream(&self, other: &Self) -> Result<(), Error> {
+        wait::admit(other.strand())?;
         inline::wait_for(self, &other.strand().point())
     }
 
@@ -275,7 +274,8 @@ impl Stream {
     /// How many operations are submitted and unfinished, waits for events included.
     #[must_use]
     pub fn pending(&self) -> u64 {
-        self.strand().pending()
+        // In a forked child nothing of an inherited stream will ever run.
+        if self.strand().is_inherited() { 0 } else { self.strand().pending() }
     }
 
     /// Blocks until all that was submitted before the call is complete.
@@ -296,7 +296,7 @@ impl Stream {
     }
 
     fn settle(&self, deadline: Option<Instant>) -> Result<(), Error> {
-        wait::admit(self)?;
+        wait::admit(self.strand())?;
         let point = self.strand().point();
         wait::until(&point, deadline)?;
         Settled::acknowledging(&point)
@@ -343,7 +343,12 @@ impl fmt::Debug for Stream {
 
 /// An `await` of a stream: [`Stream::synchronize`] without a thread that waits.
 #[derive(Debug)]
-pub struct StreamWait(AsyncWait);
+pub struct StreamWait {
+    /// A handle: as long as it lives, the failure can be acknowledged.
+    stream: Stream,
+    /// `None` if the stream was inherited by a fork.
+    wait: Option<AsyncWait>,
+}
 
 impl std::future::Future for StreamWait {
     type Output = Result<(), Error>;
@@ -352,9 +357,13 @@ impl std::future::Future for StreamWait {
         mut self: std::pin::Pin<&mut Self>,
         context: &mut std::task::Context<'_>,
     ) -> std::task::Poll<Self::Output> {
-        std::pin::Pin::new(&mut self.0)
-            .poll(context)
-            .map(|()| Settled::acknowledging(self.0.point()))
+        let admitted = wait::admit(self.stream.strand());
+        match (&mut self.wait, admitted) {
+            (Some(wait), Ok(())) => std::pin::Pin::new(&mut *wait)
+                .poll(context)
+                .map(|()| Settled::acknowledging(wait.point())),
+            (_, refused) => std::task::Poll::Ready(refused),
+        }
     }
 }
 
@@ -363,7 +372,7 @@ impl IntoFuture for &Stream {
     type IntoFuture = StreamWait;
 
     fn into_future(self) -> StreamWait {
-        StreamWait(AsyncWait::new(self.strand().point()))
+        self.clone().into_future()
     }
 }
 
@@ -372,6 +381,8 @@ impl IntoFuture for Stream {
     type IntoFuture = StreamWait;
 
     fn into_future(self) -> StreamWait {
-        (&self).into_future()
+        let admitted = wait::admit(self.strand()).is_ok();
+        let wait = admitted.then(|| AsyncWait::new(self.strand().point()));
+        StreamWait { stream: self, wait }
     }
 }

@@ -1,17 +1,19 @@
 //! Waiting on the host, and what a wait returns.
 
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use clika_executor::{Failure, Point, Reason, Refused};
+use clika_executor::{Failure, Point, Reason, Refused, Strand};
 
 use crate::error::{Cause, Error};
 use crate::runtime::refused;
-use crate::stream::Stream;
 
-/// Refuses a stream that was inherited by a fork: waiting for it would never end.
-pub(crate) fn admit(stream: &Stream) -> Result<(), Error> {
-    if stream.strand().is_inherited() {
+/// Refuses what was inherited by a fork: waiting for it would never end, and the parent's threads
+/// may have held its locks at that moment. Called before anything of it is looked at.
+pub(crate) fn admit(strand: &Strand) -> Result<(), Error> {
+    if strand.is_inherited() {
         return Err(refused(Refused::Inherited));
     }
     Ok(())
@@ -63,14 +65,23 @@ impl Settled {
     }
 }
 
+/// A failure in words. The error of a user's may panic when it is printed.
+pub(crate) fn describe(failure: &Failure) -> String {
+    let print = AssertUnwindSafe(|| failure.to_string());
+    catch_unwind(print).unwrap_or_else(|payload| {
+        let _ = ManuallyDrop::new(payload);
+        format!("{} failed, with an error that cannot be printed", failure.origin)
+    })
+}
+
 /// The error for a failure.
 pub(crate) fn failed(failure: &Arc<Failure>) -> Error {
     let cause = match &failure.reason {
         Reason::Returned(error) => Some(error.clone()),
-        Reason::ShutDown => return Error::cancelled(failure.to_string(), None),
+        Reason::ShutDown => return Error::cancelled(describe(failure), None),
         Reason::Panicked(_) | Reason::Foreign(_) => None,
     };
-    Error::operation(failure.to_string(), cause)
+    Error::operation(describe(failure), cause)
 }
 
 /// The error for work that was skipped because of a failure.

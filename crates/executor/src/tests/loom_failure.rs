@@ -1,6 +1,21 @@
 //! Models of failure and acknowledgement: promise 7.
 
-use super::loom_support::{Cell, check, executor, failing, native, spawn, wait};
+use std::sync::Arc;
+
+use super::loom_support::{
+    Cell, check, executor, failing, native, run, spawn, take, unmanned, wait, work_off,
+};
+use crate::{Point, Strand};
+
+/// Submits an operation that notes whether it ran.
+fn push(strand: &Arc<Strand>) -> (Point, Cell) {
+    let ran = Cell::new();
+    let work = {
+        let ran = ran.clone();
+        native(move || ran.tally())
+    };
+    (strand.push_at(work).expect("open"), ran)
+}
 
 /// An event that is recorded while the operation before it fails carries the failure, be it
 /// recorded just before or just after; so does whoever waits for it.
@@ -36,8 +51,13 @@ fn a_reached_point_shows_its_failure_at_once() {
         if point.is_reached() {
             assert!(point.failure().is_some());
         }
-        point.clone().when_reached(move || assert!(point.failure().is_some()));
+        let told = Cell::new();
+        point.clone().when_reached({
+            let told = told.clone();
+            move || told.set(usize::from(point.failure().is_some()))
+        });
         assert!(executor.drain(None));
+        assert_eq!(told.get(), 1);
     });
 }
 
@@ -46,34 +66,36 @@ fn a_reached_point_shows_its_failure_at_once() {
 #[test]
 fn an_operation_is_skipped_exactly_if_its_point_has_failed() {
     check(|| {
-        let executor = executor(1);
+        let executor = Arc::new(unmanned());
         let strand = executor.strand(None);
         let first = strand.push_at(failing()).unwrap();
+        let right = Cell::new();
         let pusher = spawn({
-            let strand = strand.clone();
+            let (executor, strand, right) = (executor.clone(), strand.clone(), right.clone());
             move || {
-                let ran = Cell::new();
-                let work = {
-                    let ran = ran.clone();
-                    native(move || ran.set(1))
-                };
-                let end = strand.push_at(work).unwrap();
-                wait(&end);
-                assert_eq!(ran.get() == 1, end.failure().is_none());
+                let (end, ran) = push(&strand);
+                end.clone().when_reached(move || {
+                    assert_eq!(ran.get() == 1, end.failure().is_none());
+                    right.tally();
+                });
+                work_off(&executor);
             }
         });
+        work_off(&executor);
         wait(&first);
         first.acknowledge();
-        let ran = Cell::new();
-        let work = {
-            let ran = ran.clone();
-            native(move || ran.set(1))
-        };
-        let last = strand.push_at(work).unwrap();
-        wait(&last);
-        assert!(last.failure().is_none(), "submitted after the acknowledgement, and yet failed");
-        assert_eq!(ran.get(), 1);
+        let (last, ran) = push(&strand);
+        last.clone().when_reached({
+            let right = right.clone();
+            move || {
+                assert!(last.failure().is_none(), "submitted after the acknowledgement, yet failed");
+                assert_eq!(ran.get(), 1);
+                right.tally();
+            }
+        });
+        work_off(&executor);
         pusher.join().unwrap();
+        assert_eq!(right.get(), 2);
     });
 }
 
@@ -81,25 +103,23 @@ fn an_operation_is_skipped_exactly_if_its_point_has_failed() {
 #[test]
 fn every_wait_under_way_raises_whoever_acknowledges_first() {
     check(|| {
-        let executor = executor(1);
+        let executor = unmanned();
         let strand = executor.strand(None);
         let point = strand.push_at(failing()).unwrap();
+        let turn = take(&executor);
         let synchronize = move || {
             wait(&point);
             assert!(point.failure().is_some(), "acknowledged before this wait was over");
             point.acknowledge();
         };
         let other = spawn(synchronize.clone());
+        run(turn);
         synchronize();
-        let ran = Cell::new();
-        let work = {
-            let ran = ran.clone();
-            native(move || ran.set(1))
-        };
-        let end = strand.push_at(work).unwrap();
+        other.join().unwrap();
+        let (end, ran) = push(&strand);
+        work_off(&executor);
         wait(&end);
         assert_eq!((ran.get(), end.failure().is_none()), (1, true));
-        other.join().unwrap();
     });
 }
 
@@ -107,37 +127,32 @@ fn every_wait_under_way_raises_whoever_acknowledges_first() {
 #[test]
 fn a_late_acknowledgement_does_not_swallow_the_next_failure() {
     check(|| {
-        let executor = executor(1);
+        let executor = unmanned();
         let strand = executor.strand(None);
         let first = strand.push_at(failing()).unwrap();
-        wait(&first);
+        work_off(&executor);
         let late = spawn({
             let first = first.clone();
             move || first.acknowledge()
         });
         first.acknowledge();
         let second = strand.push_at(failing()).unwrap();
-        wait(&second);
+        work_off(&executor);
         assert_eq!(second.failure().unwrap().origin.operation, 2);
         late.join().unwrap();
         assert!(strand.failure().is_some(), "the second failure went unnoticed");
     });
 }
 
-/// The first failure stays, and what was submitted before the acknowledgement is skipped even if
-/// the acknowledgement comes before its turn.
+/// What was submitted before the acknowledgement is skipped, even if the acknowledgement comes
+/// before its turn.
 #[test]
 fn what_was_submitted_before_the_acknowledgement_is_skipped() {
     check(|| {
         let executor = executor(1);
         let strand = executor.strand(None);
         let first = strand.push_at(failing()).unwrap();
-        let ran = Cell::new();
-        let work = {
-            let ran = ran.clone();
-            native(move || ran.tally())
-        };
-        let second = strand.push_at(work).unwrap();
+        let (second, ran) = push(&strand);
         wait(&first);
         first.acknowledge();
         wait(&second);

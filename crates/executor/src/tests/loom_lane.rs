@@ -4,10 +4,26 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::loom_support::{Cell, Counted, check, executor, native, spawn, unmanned, wait};
-use crate::executor::Refused;
-use crate::lane::{Crew, Lane};
+use super::loom_support::{
+    Cell, Counted, check, config, executor, native, run, spawn, unmanned, wait,
+};
+use crate::executor::{Executor, Refused};
+use crate::lane::{Crew, Job, Lane, Spawn};
 use crate::strand::{Runner, serve};
+
+fn hire(lane: Arc<Lane>) -> io::Result<()> {
+    spawn(move || serve(&lane, Runner::Worker));
+    Ok(())
+}
+
+/// An executor whose only worker is the calling thread.
+fn manned_by_hand(spawn: Spawn) -> Executor {
+    let executor = Executor::manned_by(config(1), Some(spawn), None);
+    let lane = &executor.shared().native;
+    assert!(lane.recruit());
+    lane.arrive();
+    executor
+}
 
 /// The worker falls asleep before, while and after a strand is queued.
 #[test]
@@ -27,23 +43,21 @@ fn a_push_is_not_overlooked_by_a_worker_that_falls_asleep() {
 #[test]
 fn a_worker_that_waits_inside_an_operation_is_replaced() {
     check(|| {
-        let executor = executor(1);
+        let executor = manned_by_hand(hire);
         let (outer, inner) = (executor.strand(None), executor.strand(None));
         let log = Cell::new();
-        let end = outer
-            .push_at(native({
+        outer
+            .push(native({
                 let log = log.clone();
                 move || {
-                    let work = {
-                        let log = log.clone();
-                        native(move || log.step(0))
-                    };
-                    wait(&inner.push_at(work).unwrap());
+                    let step = log.clone();
+                    wait(&inner.push_at(native(move || step.step(0))).unwrap());
                     log.step(1);
                 }
             }))
             .unwrap();
-        wait(&end);
+        let Some(Job::Turn(turn)) = executor.shared().native.take() else { unreachable!() };
+        run(turn);
         assert_eq!(log.get(), 2);
     });
 }
@@ -51,20 +65,16 @@ fn a_worker_that_waits_inside_an_operation_is_replaced() {
 /// Threads that leave as soon as they idle: the lane never ends up with work and nobody awake.
 #[test]
 fn a_thread_that_retires_leaves_no_work_behind() {
-    fn hire(lane: Arc<Lane>) -> io::Result<()> {
-        spawn(move || serve(&lane, Runner::Worker));
-        Ok(())
-    }
     check(|| {
         let executor = unmanned();
         let keep_idle = Some(Duration::ZERO);
-        let lane = Lane::new(Crew { limit: 2, keep_idle, spawn: Some(hire) });
+        let lane = Lane::new(Crew { limit: 2, keep_idle, spawn: Some(hire), recruiter: None });
         let log = Cell::new();
         let ends = [executor.strand(None), executor.strand(None)].map(|strand| {
             let log = log.clone();
             let end = strand.push_at(native(move || log.tally())).unwrap();
             let turn = executor.shared().native.steal(|_| true).unwrap();
-            assert!(lane.push(crate::lane::Job::Turn(turn)).is_ok());
+            assert!(lane.push(Job::Turn(turn)).is_ok());
             end
         });
         ends.iter().for_each(wait);

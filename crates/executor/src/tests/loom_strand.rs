@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
 use super::loom_support::{
-    Cell, Counted, check, executor, native, past, spawn, unmanned, wait,
+    Cell, Counted, check, enter, executor, native, past, run, spawn, take, unmanned,
+    wait, work_off,
 };
 use crate::sync::{Thread, current, park_until};
 use crate::{AsyncWait, Mark};
@@ -30,28 +31,33 @@ fn pushes_run_in_order_and_a_wait_sees_what_they_wrote() {
 #[test]
 fn pushes_of_two_threads_are_neither_lost_nor_run_twice() {
     check(|| {
-        let executor = executor(1);
+        let executor = Arc::new(unmanned());
         let strand = executor.strand(None);
-        let (ran, dropped) = (Cell::new(), Cell::new());
+        let (ran, done) = (Cell::new(), Cell::new());
         let push = {
-            let (strand, ran, dropped) = (strand.clone(), ran.clone(), dropped.clone());
+            let (executor, ran, done) = (executor.clone(), ran.clone(), done.clone());
             move || {
-                let (ran, counted) = (ran.clone(), Counted(dropped.clone()));
-                let work = native(move || {
-                    ran.set(ran.get() + 1);
-                    drop(counted);
+                let dropped = Cell::new();
+                let (own, ran, counted) = (Cell::new(), ran.clone(), Counted(dropped.clone()));
+                let work = {
+                    let own = own.clone();
+                    native(move || {
+                        ran.set(ran.get() + 1);
+                        own.tally();
+                        drop(counted);
+                    })
+                };
+                strand.push_at(work).unwrap().when_reached(move || {
+                    assert_eq!((own.get(), dropped.get()), (1, 1));
+                    done.tally();
                 });
-                strand.push_at(work).unwrap()
+                work_off(&executor);
             }
         };
-        let other = spawn({
-            let push = push.clone();
-            move || push()
-        });
-        wait(&push());
-        wait(&other.join().unwrap());
-        assert_eq!((ran.get(), dropped.get()), (2, 2));
-        assert_eq!(strand.pending(), 0);
+        let other = spawn(push.clone());
+        push();
+        other.join().unwrap();
+        assert_eq!((ran.get(), done.get()), (2, 2));
     });
 }
 
@@ -76,23 +82,24 @@ fn a_mark_runs_after_the_operation_before_it_on_whichever_thread() {
 #[test]
 fn two_threads_that_synchronize_both_wake() {
     check(|| {
-        let executor = executor(1);
-        let strand = executor.strand(None);
+        let executor = unmanned();
         let log = Cell::new();
-        strand.push(native({
-            let log = log.clone();
-            move || log.step(0)
-        }))
-        .unwrap();
-        let other = {
-            let (point, log) = (strand.point(), log.clone());
-            move || {
+        let point = executor
+            .strand(None)
+            .push_at(native({
+                let log = log.clone();
+                move || log.step(0)
+            }))
+            .unwrap();
+        let turn = take(&executor);
+        for _ in 0..2 {
+            let (point, log) = (point.clone(), log.clone());
+            spawn(move || {
                 wait(&point);
                 assert_eq!(log.get(), 1);
-            }
-        };
-        spawn(other.clone());
-        other();
+            });
+        }
+        run(turn);
     });
 }
 
@@ -140,56 +147,63 @@ fn two_strands_that_signal_each_other_alternate() {
     });
 }
 
-/// Two strands park on the same point; no worker is there, so the wait happens as this thread and
-/// the other one pass the strands on.
+/// Two strands park before, while and after the point that they wait for is reached.
 #[test]
 fn all_strands_parked_on_a_point_become_ready() {
     check(|| {
-        let executor = unmanned();
+        let executor = Arc::new(unmanned());
         let signal = executor.inline_strand("signal");
-        let visitor = signal.visit().unwrap().unwrap();
-        let parked = [executor.strand(None), executor.strand(None)];
-        let (log, point) = (Cell::new(), visitor.point().clone());
+        let inside = enter(&signal);
+        let (log, ran) = (Cell::new(), Cell::new());
         let parker = spawn({
-            let (parked, log) = (parked.clone(), log.clone());
+            let (executor, point) = (executor.clone(), signal.point());
+            let (log, ran) = (log.clone(), ran.clone());
             move || {
-                for strand in parked {
+                for _ in 0..2 {
+                    let strand = executor.strand(None);
                     strand.wait_for(&point).unwrap();
-                    let log = log.clone();
-                    wait(&strand.push_at(Mark::new(move || assert_eq!(log.get(), 1))).unwrap());
+                    let (log, ran) = (log.clone(), ran.clone());
+                    let work = native(move || {
+                        assert_eq!(log.get(), 1);
+                        ran.tally();
+                    });
+                    strand.push(work).unwrap();
                 }
             }
         });
-        assert!(visitor.until(None));
-        let inside = visitor.enter().unwrap();
         log.set(1);
         inside.finish(Ok(()));
         parker.join().unwrap();
-        assert!(parked.iter().all(|strand| strand.pending() == 0));
+        work_off(&executor);
+        assert_eq!(ran.get(), 2);
     });
 }
 
 #[test]
 fn a_wait_that_is_given_up_disturbs_no_other() {
     check(|| {
-        let executor = executor(1);
-        let strand = executor.strand(None);
+        let executor = unmanned();
         let log = Cell::new();
-        strand.push(native({
-            let log = log.clone();
-            move || log.step(0)
-        }))
-        .unwrap();
-        let point = strand.point();
+        let point = executor
+            .strand(None)
+            .push_at(native({
+                let log = log.clone();
+                move || log.step(0)
+            }))
+            .unwrap();
+        let turn = take(&executor);
         spawn({
             let point = point.clone();
             move || {
-                let mut wait = point.wait().unwrap();
-                let _ = wait.until(past());
+                wait(&point);
+                assert_eq!(log.get(), 1);
             }
         });
-        wait(&point);
-        assert_eq!(log.get(), 1);
+        spawn(move || {
+            let mut wait = point.wait().unwrap();
+            let _ = wait.until(past());
+        });
+        run(turn);
     });
 }
 

@@ -14,7 +14,8 @@ use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::executor::{Config, Executor};
 use crate::failure::Reason;
 use crate::point::Point;
-use crate::{Native, Operation};
+use crate::strand::{Leave, Runner, Turn};
+use crate::{Inside, Native, Operation, Strand};
 
 pub(super) use loom::thread::{JoinHandle, spawn};
 
@@ -64,8 +65,8 @@ impl Drop for Counted {
     }
 }
 
-fn config(workers: usize) -> Config {
-    Config { workers, host_threads: workers, reporter: Box::new(|_| {}) }
+pub(super) fn config(workers: usize) -> Config {
+    Config { workers, host_threads: workers, reporter: Box::new(|_| {}), recruiter: None }
 }
 
 /// A whole executor with up to so many workers.
@@ -76,6 +77,27 @@ pub(super) fn executor(workers: usize) -> Executor {
 /// An executor without threads: whatever needs one stays in the queue.
 pub(super) fn unmanned() -> Executor {
     Executor::manned_by(config(4), None, None)
+}
+
+/// Runs the ready strands here, as a worker would, until none is left.
+pub(super) fn work_off(executor: &Executor) {
+    while let Some(turn) = executor.shared().native.steal(|_| true) {
+        run(turn);
+    }
+}
+
+/// Takes the strand that became ready first out of the queue, to be [`run`] by hand.
+pub(super) fn take(executor: &Executor) -> Turn {
+    executor.shared().native.steal(|_| true).expect("a strand is ready")
+}
+
+/// Runs a batch as a worker would.
+pub(super) fn run(turn: Turn) {
+    match turn.run(Runner::Worker) {
+        Leave::Gone => {}
+        Leave::Again(turn) => turn.schedule(),
+        Leave::Needs(turn, kind) => turn.dispatch(kind),
+    }
 }
 
 /// An operation for a worker.
@@ -97,6 +119,13 @@ pub(super) fn failing() -> impl Operation {
 /// Waits for `point`, outside of any operation.
 pub(super) fn wait(point: &Point) {
     assert!(point.wait().expect("outside of operations").until(None));
+}
+
+/// Takes this thread's turn on an inline strand.
+pub(super) fn enter(strand: &Arc<Strand>) -> Inside {
+    let visitor = strand.visit().expect("open").expect("no deadlock");
+    assert!(visitor.until(None));
+    visitor.enter().expect("no failure")
 }
 
 /// A moment that has passed: a wait until then only looks.

@@ -16,3 +16,5 @@ mod loom_support;
 mod loom_timeline;
 #[cfg(loom)]
 mod loom_visit;
+#[cfg(shuttle)]
+mod shuttle_programs;

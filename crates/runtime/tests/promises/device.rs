@@ -13,8 +13,14 @@ fn promise_17_handles_that_name_no_stream_of_ones_own_are_refused_first() {
         let error = Stream::from_native_handle(Device::cpu(), handle).unwrap_err();
         assert!(error.is_invalid_argument(), "{error:?}");
         let text = error.to_string();
-        assert!(text.contains(&format!("native_handle {handle} is")), "{text}");
-        assert!(text.contains("pass the handle of a stream that was created"), "{text}");
+        assert!(
+            text.contains(&format!("native_handle {handle} is")),
+            "{text}"
+        );
+        assert!(
+            text.contains("pass the handle of a stream that was created"),
+            "{text}"
+        );
     }
 }
 
@@ -24,10 +30,17 @@ fn promise_17_a_cpu_adopts_and_lends_no_native_stream() {
         .map(|handle| Stream::from_native_handle(Device::cpu(), handle).unwrap_err())
         .into();
     errors.push(stream().native_handle().unwrap_err());
-    errors.push(Stream::default_stream(Device::cpu()).unwrap().native_handle().unwrap_err());
+    errors.push(
+        Stream::default_stream(Device::cpu())
+            .unwrap()
+            .native_handle()
+            .unwrap_err(),
+    );
     for error in errors {
         assert!(error.is_unsupported(), "{error:?}");
-        assert!(error.to_string().contains("cpu:0") && error.to_string().contains("Stream::create"));
+        assert!(
+            error.to_string().contains("cpu:0") && error.to_string().contains("Stream::create")
+        );
     }
 }
 
@@ -57,23 +70,33 @@ fn refuses(name: &str, value: &str) {
     }
     // What needs no runtime goes on.
     assert_eq!(devices(), [Device::cpu()]);
-    assert!(Stream::from_native_handle(Device::cpu(), 0).unwrap_err().is_invalid_argument());
+    assert!(
+        Stream::from_native_handle(Device::cpu(), 0)
+            .unwrap_err()
+            .is_invalid_argument()
+    );
     assert!(clika_runtime::shutdown(std::time::Duration::MAX));
 }
 
 #[test]
 fn promise_17_a_bad_number_of_workers_is_refused_at_the_first_stream() {
-    alone(&[("CLIKA_WORKERS", "0")], || refuses("CLIKA_WORKERS", "\"0\""));
+    alone(&[("CLIKA_WORKERS", "0")], || {
+        refuses("CLIKA_WORKERS", "\"0\"")
+    });
 }
 
 #[test]
 fn promise_17_a_bad_number_of_host_threads_is_refused_at_the_first_stream() {
-    alone(&[("CLIKA_HOST_THREADS", "many")], || refuses("CLIKA_HOST_THREADS", "\"many\""));
+    alone(&[("CLIKA_HOST_THREADS", "many")], || {
+        refuses("CLIKA_HOST_THREADS", "\"many\"")
+    });
 }
 
 #[test]
 fn promise_17_a_bad_exit_timeout_is_refused_at_the_first_stream() {
-    alone(&[("CLIKA_EXIT_TIMEOUT", "-1")], || refuses("CLIKA_EXIT_TIMEOUT", "\"-1\""));
+    alone(&[("CLIKA_EXIT_TIMEOUT", "-1")], || {
+        refuses("CLIKA_EXIT_TIMEOUT", "\"-1\"")
+    });
 }
 
 #[cfg(target_os = "linux")]
@@ -84,11 +107,21 @@ fn promise_17_the_number_of_workers_is_what_was_set() {
         let streams: Vec<Stream> = (0..8).map(|_| stream()).collect();
         for stream in &streams[..3] {
             let meeting = meeting.clone();
-            stream.submit(move || drop(meeting.wait())).unwrap();
+            stream
+                .submit(move || {
+                    meeting.wait();
+                })
+                .unwrap();
         }
-        streams.iter().for_each(|stream| stream.submit(|| ()).unwrap());
-        streams.iter().for_each(|stream| stream.synchronize().unwrap());
-        let workers = crate::threads::names().into_iter().filter(|name| name == "clika-worker");
+        streams
+            .iter()
+            .for_each(|stream| stream.submit(|| ()).unwrap());
+        streams
+            .iter()
+            .for_each(|stream| stream.synchronize().unwrap());
+        let workers = crate::threads::names()
+            .into_iter()
+            .filter(|name| name == "clika-worker");
         assert_eq!(workers.count(), 3);
     });
 }

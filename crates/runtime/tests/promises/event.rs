@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use clika_runtime::{Device, Event, Stream};
+use clika_runtime::{Event, Stream};
 
 use crate::gate::Gate;
 use crate::log::Log;
@@ -27,7 +27,10 @@ fn promise_05_an_event_marks_what_was_submitted_before_it_and_nothing_after() {
     event.synchronize().unwrap();
     assert!(event.query());
     assert_eq!(log.take(), ["before"]);
-    assert!(!stream.query_idle(), "what follows the event is not waited for");
+    assert!(
+        !stream.query_idle(),
+        "what follows the event is not waited for"
+    );
     second.open();
     stream.synchronize().unwrap();
 }
@@ -58,8 +61,9 @@ fn promise_05_recording_a_plain_event_costs_no_operation() {
 fn promise_05_events_are_reached_in_the_order_of_their_stream() {
     let _watchdog = watch();
     let stream = stream();
-    let gates: Vec<(Gate, Event)> =
-        (0..20).map(|_| (Gate::on(&stream), stream.record_event())).collect();
+    let gates: Vec<(Gate, Event)> = (0..20)
+        .map(|_| (Gate::on(&stream), stream.record_event()))
+        .collect();
     let events: Vec<Event> = gates.iter().map(|(_, event)| event.clone()).collect();
     for (n, (gate, event)) in gates.into_iter().enumerate() {
         gate.open();
@@ -77,12 +81,20 @@ fn promise_05_a_stream_that_waits_sees_everything_before_the_mark() {
     for n in 0..2_000 {
         let [writer, reader] = if n % 2 == 0 { [0, 1] } else { [1, 0] };
         let (write, read) = (value.clone(), value.clone());
-        streams[writer].submit(move || write.store(n, Ordering::Relaxed)).unwrap();
-        streams[reader].wait_event(&streams[writer].record_event()).unwrap();
-        streams[reader].submit(move || assert_eq!(read.load(Ordering::Relaxed), n)).unwrap();
+        streams[writer]
+            .submit(move || write.store(n, Ordering::Relaxed))
+            .unwrap();
+        streams[reader]
+            .wait_event(&streams[writer].record_event())
+            .unwrap();
+        streams[reader]
+            .submit(move || assert_eq!(read.load(Ordering::Relaxed), n))
+            .unwrap();
         streams[writer].wait_stream(&streams[reader]).unwrap();
     }
-    streams.iter().for_each(|stream| stream.synchronize().unwrap());
+    streams
+        .iter()
+        .for_each(|stream| stream.synchronize().unwrap());
 }
 
 #[test]
@@ -152,7 +164,9 @@ fn promise_05_a_wait_holds_no_thread() {
     assert_eq!(stream().call(|| 3).unwrap().wait().unwrap(), 3);
     assert!(!parked.iter().any(Stream::query_idle));
     gate.open();
-    parked.iter().for_each(|stream| stream.synchronize().unwrap());
+    parked
+        .iter()
+        .for_each(|stream| stream.synchronize().unwrap());
 }
 
 #[test]
@@ -173,7 +187,9 @@ fn promise_05_one_event_serves_many_waiters_of_every_kind() {
     let gate = Gate::on(&producer);
     let event = producer.record_event();
     let streams: Vec<Stream> = (0..10).map(|_| stream()).collect();
-    streams.iter().for_each(|stream| stream.wait_event(&event).unwrap());
+    streams
+        .iter()
+        .for_each(|stream| stream.wait_event(&event).unwrap());
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| event.synchronize().unwrap());
@@ -181,7 +197,9 @@ fn promise_05_one_event_serves_many_waiters_of_every_kind() {
         }
         gate.open();
     });
-    streams.iter().for_each(|stream| stream.synchronize().unwrap());
+    streams
+        .iter()
+        .for_each(|stream| stream.synchronize().unwrap());
 }
 
 #[test]
@@ -222,7 +240,9 @@ fn promise_05_elapsed_time_is_that_of_the_work_between() {
     let _watchdog = watch();
     let stream = stream();
     let start = stream.record_timed_event().unwrap();
-    stream.submit(|| (0..100_000).for_each(|n: u32| _ = std::hint::black_box(n))).unwrap();
+    stream
+        .submit(|| (0..100_000).for_each(|n: u32| _ = std::hint::black_box(n)))
+        .unwrap();
     let end = stream.record_timed_event().unwrap();
     end.synchronize().unwrap();
     let forth = start.elapsed_seconds(&end).unwrap();
@@ -236,7 +256,7 @@ fn promise_05_elapsed_time_is_that_of_the_work_between() {
 #[test]
 fn promise_05_elapsed_time_spans_streams() {
     let _watchdog = watch();
-    let (one, other) = (stream(), Stream::default_stream(Device::cpu()).unwrap());
+    let (one, other) = (stream(), &crate::default_stream::alone().stream);
     let start = one.record_timed_event().unwrap();
     other.wait_event(&start).unwrap();
     let end = other.record_timed_event().unwrap();
@@ -262,7 +282,12 @@ fn promise_05_elapsed_time_needs_two_timed_and_reached_events() {
         let error = start.elapsed_time(end).unwrap_err();
         assert!(error.is_invalid_argument(), "{error:?}");
         assert!(error.to_string().contains(complaint), "{error}");
-        assert!(start.elapsed_seconds(end).unwrap_err().is_invalid_argument());
+        assert!(
+            start
+                .elapsed_seconds(end)
+                .unwrap_err()
+                .is_invalid_argument()
+        );
     }
     gate.open();
     pending.synchronize().unwrap();

@@ -3,7 +3,7 @@
 use std::error::Error as _;
 use std::fmt;
 use std::num::ParseIntError;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use clika_runtime::{Error, Future, Stream};
 
 use crate::gate::Gate;
 use crate::log::Log;
+use crate::panic::throw;
 use crate::stream;
 use crate::threads;
 use crate::wait::{begin, block_on};
@@ -37,7 +38,10 @@ fn skipped<T: fmt::Debug>(outcome: Result<T, Error>, text: &str) {
     let error = outcome.unwrap_err();
     assert!(error.is_cancelled(), "{error:?}");
     let cause = error.source().unwrap().downcast_ref::<Error>().unwrap();
-    assert!(cause.is_operation() && cause.to_string().contains(text), "{cause}");
+    assert!(
+        cause.is_operation() && cause.to_string().contains(text),
+        "{cause}"
+    );
 }
 
 #[test]
@@ -51,7 +55,10 @@ fn promise_07_the_error_names_the_operation_its_stream_and_the_line_that_submitt
     let text = error.to_string();
     assert!(text.contains("operation 2 of stream 'parser'"), "{text}");
     assert!(text.contains(&format!("failure.rs:{line}")), "{text}");
-    assert!(error.source().unwrap().is::<ParseIntError>(), "the original error is its source");
+    assert!(
+        error.source().unwrap().is::<ParseIntError>(),
+        "the original error is its source"
+    );
 }
 
 #[test]
@@ -61,15 +68,24 @@ fn promise_07_each_way_of_submitting_tells_its_line() {
     let line = line!() + 1;
     stream.submit_host(|| Err("submit_host")).unwrap();
     let error = failed(stream.synchronize(), "submit_host");
-    assert!(error.to_string().contains(&format!("failure.rs:{line}")), "{error}");
+    assert!(
+        error.to_string().contains(&format!("failure.rs:{line}")),
+        "{error}"
+    );
     let line = line!() + 1;
-    let future = stream.call(|| panic!("call")).unwrap();
-    let error = failed(future.wait().map(|()| ()), "call");
-    assert!(error.to_string().contains(&format!("failure.rs:{line}")), "{error}");
+    let future = stream.call(|| throw("call")).unwrap();
+    let error = failed(future.wait(), "call");
+    assert!(
+        error.to_string().contains(&format!("failure.rs:{line}")),
+        "{error}"
+    );
     let line = line!() + 1;
-    let future = stream.call_host(|| panic!("call_host")).unwrap();
-    let error = failed(future.wait().map(|()| ()), "call_host");
-    assert!(error.to_string().contains(&format!("failure.rs:{line}")), "{error}");
+    let future = stream.call_host(|| throw("call_host")).unwrap();
+    let error = failed(future.wait(), "call_host");
+    assert!(
+        error.to_string().contains(&format!("failure.rs:{line}")),
+        "{error}"
+    );
 }
 
 #[test]
@@ -95,7 +111,13 @@ fn promise_07_a_failure_stays_until_it_is_acknowledged() {
     let (stream, log) = (stream(), Log::new());
     fail(&stream, "kept");
     for _ in 0..100 {
-        assert!(stream.record_event().synchronize().unwrap_err().is_operation());
+        assert!(
+            stream
+                .record_event()
+                .synchronize()
+                .unwrap_err()
+                .is_operation()
+        );
         log.note(&stream, "skipped");
     }
     failed(stream.synchronize(), "kept");
@@ -131,12 +153,15 @@ fn promise_07_an_await_of_the_stream_acknowledges() {
 
 #[test]
 fn promise_07_each_way_to_take_the_failed_operations_own_result_acknowledges() {
-    let ways: [fn(Future<()>) -> Result<(), Error>; 3] =
-        [Future::wait, |future| future.wait_timeout(Duration::MAX), |future| block_on(future)];
+    let ways: [fn(Future<()>) -> Result<(), Error>; 3] = [
+        Future::wait,
+        |future| future.wait_timeout(Duration::MAX),
+        |future| block_on(future),
+    ];
     let _watchdog = watch();
     for take in ways {
         let (stream, log) = (stream(), Log::new());
-        let own = stream.call(|| panic!("own")).unwrap();
+        let own = stream.call(|| throw("own")).unwrap();
         let later = stream.call(|| ()).unwrap();
         skipped(take(later), "own");
         log.note(&stream, "skipped: a later future acknowledges nothing");
@@ -186,9 +211,17 @@ fn promise_07_neither_a_timeout_nor_a_cancelled_future_acknowledges() {
     fail(&stream, "broken");
     let cancelled = stream.call(|| ()).unwrap();
     assert!(cancelled.cancel());
-    assert!(stream.synchronize_timeout(Duration::ZERO).unwrap_err().is_timeout());
+    assert!(
+        stream
+            .synchronize_timeout(Duration::ZERO)
+            .unwrap_err()
+            .is_timeout()
+    );
     let error = cancelled.wait().unwrap_err();
-    assert!(error.is_cancelled() && error.source().is_none(), "{error:?}");
+    assert!(
+        error.is_cancelled() && error.source().is_none(),
+        "{error:?}"
+    );
     first.open();
     stream.record_event().synchronize().unwrap_err();
     log.note(&stream, "skipped");
@@ -200,7 +233,7 @@ fn promise_07_neither_a_timeout_nor_a_cancelled_future_acknowledges() {
 fn promise_07_polling_acknowledges_nothing() {
     let _watchdog = watch();
     let (stream, log) = (stream(), Log::new());
-    let future = stream.call(|| panic!("broken")).map(|future: Future<()>| future).unwrap();
+    let future = stream.call(|| throw("broken")).unwrap();
     crate::wait::until(|| stream.query_idle() && future.is_done());
     assert!(!future.is_cancelled() && !future.cancel());
     assert_eq!(stream.pending(), 0);
@@ -225,20 +258,23 @@ fn promise_07_every_wait_under_way_that_covers_the_failed_point_returns_it() {
     let later = begin(&stream);
     thread::scope(|scope| {
         let threads = [(); 3].map(|()| {
-            let (tell, told) = std::sync::mpsc::channel();
-            let wait = || {
+            let ((tell, told), stream) = (mpsc::channel(), &stream);
+            let thread = scope.spawn(move || {
                 tell.send(threads::current()).unwrap();
                 stream.synchronize()
-            };
-            let thread = scope.spawn(wait);
+            });
             told.recv().unwrap().until_asleep();
             thread
         });
         gate.open();
         behind.open();
         // The first of these acknowledges; the others were under way.
-        awaits.into_iter().for_each(|wait| drop(failed(block_on(wait), "broken")));
-        threads.into_iter().for_each(|thread| drop(failed(thread.join().unwrap(), "broken")));
+        awaits
+            .into_iter()
+            .for_each(|wait| drop(failed(block_on(wait), "broken")));
+        threads
+            .into_iter()
+            .for_each(|thread| drop(failed(thread.join().unwrap(), "broken")));
     });
     failed(block_on(event), "broken");
     failed(block_on(later), "broken");
@@ -268,7 +304,7 @@ fn promise_07_only_waits_that_cover_the_failed_point_return_it() {
 fn promise_07_acknowledging_twice_acknowledges_once() {
     let _watchdog = watch();
     let (stream, log) = (stream(), Log::new());
-    let own = stream.call(|| panic!("first")).map(|own: Future<()>| own).unwrap();
+    let own = stream.call(|| throw("first")).unwrap();
     let wait = {
         let gate = Gate::on(&stream);
         let wait = begin(&stream);
@@ -312,13 +348,18 @@ fn promise_07_streams_that_wait_for_a_failed_point_fail_with_the_same_origin() {
         log.note(&pair[1], "skipped");
     }
     gate.open();
-    let errors: Vec<String> =
-        chain.iter().rev().map(|one| failed(one.synchronize(), "origin").to_string()).collect();
+    let errors: Vec<String> = chain
+        .iter()
+        .rev()
+        .map(|one| failed(one.synchronize(), "origin").to_string())
+        .collect();
     assert!(errors.iter().all(|error| *error == errors[0]), "{errors:?}");
     assert!(errors[0].contains(&chain[0].name()));
     assert!(log.take().is_empty());
     chain.iter().for_each(|stream| log.note(stream, "runs"));
-    chain.iter().for_each(|stream| stream.synchronize().unwrap());
+    chain
+        .iter()
+        .for_each(|stream| stream.synchronize().unwrap());
     assert_eq!(log.take().len(), 5);
 }
 
@@ -425,16 +466,29 @@ fn promise_07_errors_of_every_usual_kind_are_taken_and_kept() {
     let stream = stream();
     stream.submit(|| Err(String::from("a string"))).unwrap();
     failed(stream.synchronize(), "a string");
-    stream.submit(|| Err(Box::<dyn std::error::Error + Send + Sync>::from("boxed"))).unwrap();
+    stream
+        .submit(|| Err(Box::<dyn std::error::Error + Send + Sync>::from("boxed")))
+        .unwrap();
     failed(stream.synchronize(), "boxed");
-    stream.submit(|| Err(std::io::Error::other("disk"))).unwrap();
+    stream
+        .submit(|| Err(std::io::Error::other("disk")))
+        .unwrap();
     let error = failed(stream.synchronize(), "disk");
     assert!(error.source().unwrap().is::<std::io::Error>());
     stream.submit(|| Ok::<(), fmt::Error>(())).unwrap();
     stream.synchronize().unwrap();
     // An error of ours passes through too.
     let inner = Arc::new(crate::stream());
-    stream.submit(move || inner.native_handle().map(drop)).unwrap();
+    stream
+        .submit(move || inner.native_handle().map(drop))
+        .unwrap();
     let error = failed(stream.synchronize(), "no native streams");
-    assert!(error.source().unwrap().downcast_ref::<Error>().unwrap().is_unsupported());
+    assert!(
+        error
+            .source()
+            .unwrap()
+            .downcast_ref::<Error>()
+            .unwrap()
+            .is_unsupported()
+    );
 }

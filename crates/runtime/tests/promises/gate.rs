@@ -13,7 +13,9 @@ impl Gate {
     /// Puts the gate behind what `stream` has.
     pub(crate) fn on(stream: &Stream) -> Self {
         let (open, opened) = mpsc::channel::<()>();
-        let wait = move || drop(opened.recv());
+        let wait = move || {
+            let _ = opened.recv();
+        };
         stream.submit_host(wait).unwrap();
         Self { _open: open }
     }
@@ -24,7 +26,7 @@ impl Gate {
         let (begin, begun) = mpsc::channel();
         let wait = move || {
             begin.send(()).unwrap();
-            drop(opened.recv());
+            let _ = opened.recv();
         };
         stream.submit_host(wait).unwrap();
         begun.recv().unwrap();

@@ -20,7 +20,10 @@ impl<T: Send + 'static> Log<T> {
     }
 
     pub(crate) fn add(&self, entry: T) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(entry);
     }
 
     /// Takes all entries out.

@@ -34,7 +34,10 @@ fn promise_01_work_runs_in_the_order_in_which_it_was_submitted() {
 fn promise_01_work_starts_after_all_earlier_work_ended_and_sees_its_writes() {
     let _watchdog = watch();
     let stream = stream();
-    let (value, running) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let (value, running) = (
+        Arc::new(AtomicU64::new(0)),
+        Arc::new(AtomicBool::new(false)),
+    );
     for n in 0..5_000 {
         let (value, running) = (value.clone(), running.clone());
         let work = move || {
@@ -43,10 +46,19 @@ fn promise_01_work_starts_after_all_earlier_work_ended_and_sees_its_writes() {
             value.store(n + 1, Ordering::Relaxed);
             running.store(false, Ordering::Relaxed);
         };
-        if n % 3 == 0 { stream.submit_host(work) } else { stream.submit(work) }.unwrap();
+        if n % 3 == 0 {
+            stream.submit_host(work)
+        } else {
+            stream.submit(work)
+        }
+        .unwrap();
     }
     stream.synchronize().unwrap();
-    assert_eq!(value.load(Ordering::Relaxed), 5_000, "the host sees the writes too");
+    assert_eq!(
+        value.load(Ordering::Relaxed),
+        5_000,
+        "the host sees the writes too"
+    );
 }
 
 #[test]
@@ -65,7 +77,10 @@ fn promise_01_threads_keep_their_own_order_and_nothing_is_lost_or_run_twice() {
     let entries = log.take();
     assert_eq!(entries.len(), THREADS * EACH);
     for thread in 0..THREADS {
-        let own = entries.iter().filter(|entry| entry.0 == thread).map(|entry| entry.1);
+        let own = entries
+            .iter()
+            .filter(|entry| entry.0 == thread)
+            .map(|entry| entry.1);
         assert!(own.eq(0..EACH));
     }
 }
@@ -88,7 +103,10 @@ fn promise_01_work_may_submit_more_work() {
         log.add(left);
         if left > 0 {
             let (stream, log) = (stream.clone(), log.clone());
-            stream.clone().submit(move || again(&stream, &log, left - 1)).unwrap();
+            stream
+                .clone()
+                .submit(move || again(&stream, &log, left - 1))
+                .unwrap();
         }
     }
     let _watchdog = watch();
@@ -121,10 +139,16 @@ fn promise_02_independent_streams_overlap() {
         for _ in 0..100 {
             for stream in &streams {
                 let meeting = meeting.clone();
-                stream.submit(move || drop(meeting.wait())).unwrap();
+                stream
+                    .submit(move || {
+                        meeting.wait();
+                    })
+                    .unwrap();
             }
         }
-        streams.iter().for_each(|stream| stream.synchronize().unwrap());
+        streams
+            .iter()
+            .for_each(|stream| stream.synchronize().unwrap());
     });
 }
 
@@ -136,7 +160,11 @@ fn promise_02_submitting_never_waits_for_the_work() {
     let ran = Arc::new(AtomicUsize::new(0));
     for _ in 0..100_000 {
         let ran = ran.clone();
-        stream.submit(move || drop(ran.fetch_add(1, Ordering::Relaxed))).unwrap();
+        stream
+            .submit(move || {
+                ran.fetch_add(1, Ordering::Relaxed);
+            })
+            .unwrap();
     }
     let event = stream.record_event();
     other.wait_event(&event).unwrap();
@@ -148,50 +176,71 @@ fn promise_02_submitting_never_waits_for_the_work() {
     assert_eq!(ran.load(Ordering::Relaxed), 100_000);
 }
 
-/// Keeps a stream ready for ever: every operation submits the next before it ends.
-fn keep_busy(stream: &Stream, stop: &Arc<AtomicBool>) {
-    if !stop.load(Ordering::Relaxed) {
-        let (again, stop) = (stream.clone(), stop.clone());
-        stream.submit(move || keep_busy(&again, &stop)).unwrap();
+/// Streams that never run dry: every operation submits the next before it ends.
+#[derive(Clone, Default)]
+struct Busy {
+    ran: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Busy {
+    /// More than any batch, so that the stream stays in the queue.
+    const AHEAD: usize = 200;
+
+    fn start(&self, count: usize) -> Vec<Stream> {
+        let streams: Vec<Stream> = (0..count).map(|_| stream()).collect();
+        for stream in &streams {
+            (0..Self::AHEAD).for_each(|_| self.keep_busy(stream));
+        }
+        streams
     }
+
+    fn keep_busy(&self, stream: &Stream) {
+        let (again, busy) = (stream.clone(), self.clone());
+        let work = move || {
+            // Longer than a poll takes.
+            (0..100_000_u64).for_each(|n| _ = std::hint::black_box(n));
+            busy.ran.fetch_add(1, Ordering::Relaxed);
+            if !busy.stop.load(Ordering::Relaxed) {
+                busy.keep_busy(&again);
+            }
+        };
+        stream.submit(work).unwrap();
+    }
+
+    /// How many of the busy operations ran before the next operation of an idle stream did, which
+    /// `wait` waits for.
+    fn ahead_of(&self, wait: impl FnOnce(&Stream)) -> u64 {
+        let (stream, ran) = (stream(), self.ran.clone());
+        let future = stream.call(move || ran.load(Ordering::Relaxed)).unwrap();
+        let before = self.ran.load(Ordering::Relaxed);
+        wait(&stream);
+        future.wait().unwrap().saturating_sub(before)
+    }
+}
+
+/// Checks that a ready stream waits for about one batch of each of four busy streams.
+fn gets_its_turn(wait: fn(&Stream)) {
+    let busy = Busy::default();
+    let streams = busy.start(4);
+    let most = (0..20).map(|_| busy.ahead_of(wait)).max();
+    busy.stop.store(true, Ordering::Relaxed);
+    streams
+        .iter()
+        .for_each(|stream| stream.synchronize().unwrap());
+    assert!(most < Some(500), "{most:?} operations ran first");
 }
 
 #[test]
 fn promise_01_a_ready_stream_gets_its_turn_among_busy_ones() {
     alone(&[("CLIKA_WORKERS", "1")], || {
-        let stop = Arc::new(AtomicBool::new(false));
-        let busy: Vec<Stream> = (0..4).map(|_| stream()).collect();
-        // More than a batch each, so that none ever leaves the queue.
-        busy.iter().for_each(|stream| (0..200).for_each(|_| keep_busy(stream, &stop)));
-        for _ in 0..50 {
-            stream().call(|| ()).unwrap().wait().unwrap();
-        }
-        stop.store(true, Ordering::Relaxed);
-        busy.iter().for_each(|stream| stream.synchronize().unwrap());
+        gets_its_turn(|stream| stream.synchronize().unwrap());
     });
 }
 
 #[test]
 fn promise_01_polling_a_stream_does_not_cost_it_its_turn() {
     alone(&[("CLIKA_WORKERS", "1")], || {
-        let stop = Arc::new(AtomicBool::new(false));
-        let busy: Vec<Stream> = (0..4).map(|_| stream()).collect();
-        busy.iter().for_each(|stream| (0..200).for_each(|_| slow(stream, &stop)));
-        for _ in 0..10 {
-            let polled = stream();
-            polled.submit(|| ()).unwrap();
-            while polled.synchronize_timeout(Duration::ZERO).is_err() {}
-        }
-        stop.store(true, Ordering::Relaxed);
-        busy.iter().for_each(|stream| stream.synchronize().unwrap());
+        gets_its_turn(|stream| while stream.synchronize_timeout(Duration::ZERO).is_err() {});
     });
-}
-
-/// As [`keep_busy`], with work that takes some microseconds.
-fn slow(stream: &Stream, stop: &Arc<AtomicBool>) {
-    if !stop.load(Ordering::Relaxed) {
-        (0..3_000_u64).for_each(|n| drop(std::hint::black_box(n)));
-        let (again, stop) = (stream.clone(), stop.clone());
-        stream.submit(move || slow(&again, &stop)).unwrap();
-    }
 }

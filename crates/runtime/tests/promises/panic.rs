@@ -30,6 +30,16 @@ impl Drop for DoubleBomb {
     }
 }
 
+/// Panics, where a function that returns nothing is wanted.
+pub(crate) fn throw(text: &str) {
+    panic!("{text}");
+}
+
+/// As [`throw`], with any payload.
+fn throw_any(payload: impl Send + 'static) {
+    panic_any(payload);
+}
+
 /// Checks that the stream, and others, still work.
 fn usable(stream: &Stream) {
     assert_eq!(stream.call(|| 7).unwrap().wait().unwrap(), 7);
@@ -42,13 +52,18 @@ fn promise_08_a_panic_is_the_failure_of_its_stream_and_tells_its_message() {
     let _watchdog = watch();
     let stream = stream();
     let number = 3;
-    stream.submit(|| panic!("a literal")).map(|()| ()).unwrap();
+    stream.submit(|| throw("a literal")).unwrap();
     let error = stream.synchronize().unwrap_err();
-    assert!(error.is_operation() && error.to_string().contains("a literal"), "{error}");
-    stream.submit_host(move || panic!("formatted {number}")).map(|()| ()).unwrap();
+    assert!(
+        error.is_operation() && error.to_string().contains("a literal"),
+        "{error}"
+    );
+    stream
+        .submit_host(move || assert!(number > 3, "formatted {number}"))
+        .unwrap();
     let error = stream.synchronize().unwrap_err();
     assert!(error.to_string().contains("formatted 3"), "{error}");
-    stream.submit(|| panic_any(17_u8)).map(|()| ()).unwrap();
+    stream.submit(|| throw_any(17_u8)).unwrap();
     let error = stream.synchronize().unwrap_err();
     assert!(error.to_string().contains("panic"), "{error}");
     usable(&stream);
@@ -56,28 +71,36 @@ fn promise_08_a_panic_is_the_failure_of_its_stream_and_tells_its_message() {
 
 #[test]
 fn promise_08_the_only_worker_survives_panics_of_every_kind() {
-    alone(&[("CLIKA_WORKERS", "1"), ("CLIKA_HOST_THREADS", "1")], || {
-        let stream = stream();
-        for n in 0..50 {
-            stream.submit(move || assert_ne!(n, n)).unwrap();
-            stream.synchronize().unwrap_err();
-            stream.submit_host(move || assert_ne!(n, n)).unwrap();
-            stream.synchronize().unwrap_err();
-        }
-        usable(&stream);
-    });
+    alone(
+        &[("CLIKA_WORKERS", "1"), ("CLIKA_HOST_THREADS", "1")],
+        || {
+            let stream = stream();
+            for n in 0..50 {
+                stream.submit(move || assert_ne!(n, n)).unwrap();
+                stream.synchronize().unwrap_err();
+                stream.submit_host(move || assert_ne!(n, n)).unwrap();
+                stream.synchronize().unwrap_err();
+            }
+            usable(&stream);
+        },
+    );
 }
 
 #[test]
 fn promise_08_a_payload_that_panics_when_dropped_harms_nobody() {
     let _watchdog = watch();
     let stream = stream();
-    stream.submit(|| panic_any(Bomb("a payload"))).map(|()| ()).unwrap();
+    stream.submit(|| throw_any(Bomb("a payload"))).unwrap();
     assert!(stream.synchronize().unwrap_err().is_operation());
-    let future = stream.call_host(|| panic_any(Bomb("a payload"))).unwrap();
-    assert!(future.wait().map(|()| ()).unwrap_err().is_operation());
-    let default = Stream::default_stream(stream.device()).unwrap();
-    assert!(default.submit(|| panic_any(Bomb("a payload"))).map(|()| ()).unwrap_err().is_operation());
+    let future = stream.call_host(|| throw_any(Bomb("a payload"))).unwrap();
+    assert!(future.wait().unwrap_err().is_operation());
+    let default = &crate::default_stream::alone().stream;
+    assert!(
+        default
+            .submit(|| throw_any(Bomb("a payload")))
+            .unwrap_err()
+            .is_operation()
+    );
     usable(&stream);
 }
 
@@ -88,9 +111,16 @@ fn promise_08_a_captured_value_that_panics_when_dropped_fails_its_operation() {
     let bomb = Bomb("captured");
     stream.submit(move || drop(bomb)).unwrap();
     let error = stream.synchronize().unwrap_err();
-    assert!(error.is_operation() && error.to_string().contains("captured"), "{error}");
+    assert!(
+        error.is_operation() && error.to_string().contains("captured"),
+        "{error}"
+    );
     let bomb = Bomb("left behind");
-    stream.submit(move || { let _kept = &bomb; }).unwrap();
+    stream
+        .submit(move || {
+            let _kept = &bomb;
+        })
+        .unwrap();
     let error = stream.synchronize().unwrap_err();
     assert!(error.to_string().contains("left behind"), "{error}");
     usable(&stream);
@@ -98,17 +128,32 @@ fn promise_08_a_captured_value_that_panics_when_dropped_fails_its_operation() {
 
 #[test]
 fn promise_08_skipped_work_whose_captured_value_panics_harms_nobody() {
-    alone(&[("CLIKA_WORKERS", "1"), ("CLIKA_HOST_THREADS", "1")], || {
-        let stream = stream();
-        stream.submit(|| Err("first")).unwrap();
-        let (one, two, three) = (Bomb("skipped"), DoubleBomb, DoubleBomb);
-        stream.submit(move || { let _kept = &one; }).unwrap();
-        stream.submit(move || { let _kept = &two; }).unwrap();
-        stream.submit_host(move || { let _kept = &three; }).unwrap();
-        let error = stream.synchronize().unwrap_err();
-        assert!(error.to_string().contains("first"), "{error}");
-        usable(&stream);
-    });
+    alone(
+        &[("CLIKA_WORKERS", "1"), ("CLIKA_HOST_THREADS", "1")],
+        || {
+            let stream = stream();
+            stream.submit(|| Err("first")).unwrap();
+            let (one, two, three) = (Bomb("skipped"), DoubleBomb, DoubleBomb);
+            stream
+                .submit(move || {
+                    let _kept = &one;
+                })
+                .unwrap();
+            stream
+                .submit(move || {
+                    let _kept = &two;
+                })
+                .unwrap();
+            stream
+                .submit_host(move || {
+                    let _kept = &three;
+                })
+                .unwrap();
+            let error = stream.synchronize().unwrap_err();
+            assert!(error.to_string().contains("first"), "{error}");
+            usable(&stream);
+        },
+    );
 }
 
 #[test]
@@ -117,7 +162,11 @@ fn promise_08_cancelled_work_whose_captured_value_panics_harms_nobody() {
     let stream = stream();
     let gate = Gate::on(&stream);
     let bomb = DoubleBomb;
-    let future = stream.call(move || { let _kept = &bomb; }).unwrap();
+    let future = stream
+        .call(move || {
+            let _kept = &bomb;
+        })
+        .unwrap();
     assert!(future.cancel());
     gate.open();
     let _ = stream.synchronize();
@@ -154,19 +203,22 @@ fn promise_08_an_error_that_panics_when_dropped_harms_nobody() {
     }
     impl std::error::Error for Explosive {}
 
-    alone(&[("CLIKA_WORKERS", "1"), ("CLIKA_HOST_THREADS", "1")], || {
-        let stream = stream();
-        for _ in 0..10 {
-            stream.submit(|| Err(Explosive(Some(Bomb2)))).unwrap();
-            let error = stream.synchronize().unwrap_err();
-            assert_eq!(error.to_string().matches("explosive").count(), 1);
-            // Whoever drops the error itself may meet its panic; the worker must not.
-            let _ = std::mem::ManuallyDrop::new(error);
-            stream.submit(|| ()).unwrap();
-            stream.synchronize().unwrap();
-        }
-        usable(&stream);
-    });
+    alone(
+        &[("CLIKA_WORKERS", "1"), ("CLIKA_HOST_THREADS", "1")],
+        || {
+            let stream = stream();
+            for _ in 0..10 {
+                stream.submit(|| Err(Explosive(Some(Bomb2)))).unwrap();
+                let error = stream.synchronize().unwrap_err();
+                assert_eq!(error.to_string().matches("explosive").count(), 1);
+                // Whoever drops the error itself may meet its panic; the worker must not.
+                let _ = std::mem::ManuallyDrop::new(error);
+                stream.submit(|| ()).unwrap();
+                stream.synchronize().unwrap();
+            }
+            usable(&stream);
+        },
+    );
 }
 
 #[test]
@@ -203,5 +255,9 @@ fn promise_10_captured_values_are_dropped_once_before_the_operation_counts_as_co
     submit(Ok(()));
     stream.synchronize().unwrap_err();
     assert_eq!(log.take(), [0, 1]);
-    assert_eq!(drops.load(Ordering::Relaxed), 3, "skipped work lets go as well");
+    assert_eq!(
+        drops.load(Ordering::Relaxed),
+        3,
+        "skipped work lets go as well"
+    );
 }

@@ -5,7 +5,7 @@ use std::env;
 use std::ffi::OsStr;
 use std::process::{Command, Output, Stdio};
 
-use crate::watchdog::watch;
+use crate::watchdog::{watch, watch_process};
 
 /// Tells the process which test it was started for.
 const MARK: &str = "CLIKA_TEST_PROCESS";
@@ -19,10 +19,16 @@ pub(crate) struct Left {
 impl Left {
     fn of(output: Output) -> Self {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        let left = Self { stdout: text(output.stdout), stderr: text(output.stderr) };
+        let left = Self {
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        };
         let (out, err) = (&left.stdout, &left.stderr);
         assert!(output.status.success(), "{}\n{out}\n{err}", output.status);
-        assert!(out.contains("1 passed"), "the process ran another test:\n{out}");
+        assert!(
+            out.contains("1 passed"),
+            "the process ran another test:\n{out}"
+        );
         left
     }
 
@@ -37,14 +43,17 @@ impl Left {
 /// In that process this call runs `body` and returns `None`; in the first one, what it left. The
 /// test is the function that `body` is written in.
 pub(crate) fn alone<V: AsRef<OsStr>, F: FnOnce()>(settings: &[(&str, V)], body: F) -> Option<Left> {
-    let _watchdog = watch();
     let test = test_of::<F>();
     if env::var(MARK).is_ok_and(|mark| mark == test) {
+        let _watchdog = watch();
         body();
         return None;
     }
+    let _watchdog = watch_process(test);
     let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["--exact", test, "--nocapture"]).env(MARK, test);
+    command
+        .args(["--exact", test, "--nocapture"])
+        .env(MARK, test);
     for (name, value) in settings {
         command.env(name, value);
     }

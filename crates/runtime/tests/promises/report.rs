@@ -1,10 +1,12 @@
 //! Failures that nobody acknowledged are reported, once, where the last handle goes.
 
 use std::fmt;
+use std::sync::mpsc;
 
 use clika_runtime::{Device, Stream};
 
 use crate::gate::Gate;
+use crate::panic::throw;
 use crate::process::{AS_IT_IS, Left, alone};
 use crate::wait::{begin, block_on, until};
 
@@ -24,9 +26,16 @@ fn drain() {
 fn reported_once(left: Option<Left>) {
     let Some(left) = left else { return };
     assert_eq!(left.reports(), 1, "{}", left.stderr);
-    let line = left.stderr.lines().find(|line| line.contains("nobody acknowledged")).unwrap();
+    let line = left
+        .stderr
+        .lines()
+        .find(|line| line.contains("nobody acknowledged"))
+        .unwrap();
     assert!(line.contains("operation 1 of stream 'failing'"), "{line}");
-    assert!(line.contains("report.rs:") && line.contains("the text"), "{line}");
+    assert!(
+        line.contains("report.rs:") && line.contains("the text"),
+        "{line}"
+    );
 }
 
 fn not_reported(left: Option<Left>) {
@@ -48,12 +57,15 @@ fn promise_07_a_failure_is_reported_when_the_last_handle_goes() {
 #[test]
 fn promise_07_a_failure_that_comes_after_the_last_handle_went_is_reported() {
     reported_once(alone(AS_IT_IS, || {
-        let (stream, other) = (Stream::named(Device::cpu(), "failing").unwrap(), crate::stream());
-        let gate = Gate::on(&other);
-        let event = other.record_event();
-        stream.submit(move || event.query().then_some(()).ok_or("the text")).unwrap();
+        let stream = Stream::named(Device::cpu(), "failing").unwrap();
+        let (open, opened) = mpsc::channel::<()>();
+        let work = move || {
+            let _ = opened.recv();
+            Err("the text")
+        };
+        stream.submit_host(work).unwrap();
         drop(stream);
-        gate.open();
+        drop(open);
         drain();
     }));
 }
@@ -75,7 +87,9 @@ fn promise_07_a_failure_of_many_streams_is_reported_once() {
     reported_once(alone(AS_IT_IS, || {
         let stream = failed_stream("the text");
         let others: Vec<Stream> = (0..10).map(|_| crate::stream()).collect();
-        others.iter().for_each(|other| other.wait_stream(&stream).unwrap());
+        others
+            .iter()
+            .for_each(|other| other.wait_stream(&stream).unwrap());
         drop(stream);
         drop(others);
         drain();
@@ -97,8 +111,8 @@ fn promise_07_an_acknowledged_failure_is_not_reported() {
         failed_stream("by synchronize").synchronize().unwrap_err();
         block_on(&failed_stream("by an await")).unwrap_err();
         let stream = crate::stream();
-        let future = stream.call(|| panic!("by its own future")).unwrap();
-        future.wait().map(|()| ()).unwrap_err();
+        let future = stream.call(|| throw("by its own future")).unwrap();
+        future.wait().unwrap_err();
         let default = Stream::default_stream(Device::cpu()).unwrap();
         default.submit(|| Err("by the call itself")).unwrap_err();
         drop(stream);

@@ -17,12 +17,19 @@ fn promise_02_every_created_stream_is_really_another_one() {
     let streams: Vec<Stream> = thread::scope(|scope| {
         let create = || (0..500).map(|_| stream()).collect::<Vec<_>>();
         let threads = [(); 4].map(|()| scope.spawn(create));
-        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap())
+            .collect()
     });
     assert_eq!(streams.iter().collect::<HashSet<_>>().len(), 2000);
     let names: HashSet<String> = streams.iter().map(Stream::name).collect();
     assert_eq!(names.len(), 2000, "generated names differ");
-    assert!(streams.iter().all(|stream| *stream != default && !stream.is_default()));
+    assert!(
+        streams
+            .iter()
+            .all(|stream| *stream != default && !stream.is_default())
+    );
 }
 
 #[test]
@@ -93,7 +100,8 @@ fn promise_09_printing_never_waits() {
     let gate = Gate::begun_on(&stream);
     let (event, future) = (stream.record_event(), stream.call(|| 1).unwrap());
     for _ in 0..2 {
-        tell.send(format!("{stream:?} {event:?} {future:?}")).unwrap();
+        tell.send(format!("{stream:?} {event:?} {future:?}"))
+            .unwrap();
     }
     gate.open();
     stream.synchronize().unwrap();

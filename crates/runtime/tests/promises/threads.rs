@@ -8,7 +8,10 @@ use crate::wait::until;
 pub(crate) fn names() -> Vec<String> {
     let tasks = fs::read_dir("/proc/self/task").unwrap();
     let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).ok();
-    tasks.filter_map(|task| name(task.unwrap())).map(|name| name.trim().to_owned()).collect()
+    tasks
+        .filter_map(|task| name(task.unwrap()))
+        .map(|name| name.trim().to_owned())
+        .collect()
 }
 
 /// A thread by the system's number.
@@ -28,7 +31,8 @@ impl Id {
         until(|| {
             let stat = fs::read_to_string(format!("/proc/self/task/{}/stat", self.0)).unwrap();
             // The state follows the name, which is in parentheses and may hold anything.
-            stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('S'))
+            stat.rsplit_once(')')
+                .is_some_and(|(_, rest)| rest.trim_start().starts_with('S'))
         });
     }
 }

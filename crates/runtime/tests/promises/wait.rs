@@ -42,7 +42,10 @@ where
     F::IntoFuture: Unpin,
 {
     let mut wait = future.into_future();
-    assert!(poll(Pin::new(&mut wait), Waker::noop()).is_pending(), "there was nothing to wait for");
+    assert!(
+        poll(Pin::new(&mut wait), Waker::noop()).is_pending(),
+        "there was nothing to wait for"
+    );
     wait
 }
 
@@ -74,9 +77,24 @@ fn promise_09_a_wait_of_no_time_polls_and_goes_on_afterwards() {
     let future = stream.call(|| 5).unwrap();
     let event = stream.record_event();
     for _ in 0..3 {
-        assert!(stream.synchronize_timeout(Duration::ZERO).unwrap_err().is_timeout());
-        assert!(event.synchronize_timeout(Duration::ZERO).unwrap_err().is_timeout());
-        assert!(future.wait_timeout(Duration::ZERO).unwrap_err().is_timeout());
+        assert!(
+            stream
+                .synchronize_timeout(Duration::ZERO)
+                .unwrap_err()
+                .is_timeout()
+        );
+        assert!(
+            event
+                .synchronize_timeout(Duration::ZERO)
+                .unwrap_err()
+                .is_timeout()
+        );
+        assert!(
+            future
+                .wait_timeout(Duration::ZERO)
+                .unwrap_err()
+                .is_timeout()
+        );
     }
     gate.open();
     stream.synchronize().unwrap();
@@ -91,7 +109,9 @@ fn promise_09_a_time_limit_passes_and_the_work_goes_on() {
     let (stream, log) = (stream(), Log::new());
     let gate = Gate::on(&stream);
     log.note(&stream, "ran");
-    let error = stream.synchronize_timeout(Duration::from_millis(5)).unwrap_err();
+    let error = stream
+        .synchronize_timeout(Duration::from_millis(5))
+        .unwrap_err();
     assert!(error.is_timeout());
     assert!(error.to_string().contains(&stream.name()), "{error}");
     gate.open();
@@ -102,7 +122,11 @@ fn promise_09_a_time_limit_passes_and_the_work_goes_on() {
 #[test]
 fn promise_09_the_longest_time_limits_wait_for_ever() {
     let _watchdog = watch();
-    for limit in [Duration::MAX, Duration::from_secs(u64::MAX / 2), Duration::from_secs(1 << 40)] {
+    for limit in [
+        Duration::MAX,
+        Duration::from_secs(u64::MAX / 2),
+        Duration::from_secs(1 << 40),
+    ] {
         let stream = stream();
         let gate = Gate::on(&stream);
         let (future, event) = (stream.call(|| 5).unwrap(), stream.record_event());
@@ -128,7 +152,12 @@ fn promise_05_all_that_can_be_waited_for_can_be_awaited() {
     log.note(&stream, "before");
     let event = stream.record_event();
     let future = stream.call(|| "value").unwrap();
-    let waits = (begin(&stream), begin(&event), begin(event.clone()), begin(future));
+    let waits = (
+        begin(&stream),
+        begin(&event),
+        begin(event.clone()),
+        begin(future),
+    );
     let whole = begin(stream.clone());
     gate.open();
     block_on(waits.1).unwrap();
@@ -146,7 +175,10 @@ fn promise_05_what_is_reached_is_awaited_without_a_wake() {
     let future = stream.call(|| 1).unwrap();
     stream.synchronize().unwrap();
     let mut wait = future.into_future();
-    assert!(matches!(poll(Pin::new(&mut wait), Waker::noop()), Poll::Ready(Ok(1))));
+    assert!(matches!(
+        poll(Pin::new(&mut wait), Waker::noop()),
+        Poll::Ready(Ok(1))
+    ));
     let mut wait = (&stream).into_future();
     assert!(poll(Pin::new(&mut wait), Waker::noop()).is_ready());
 }

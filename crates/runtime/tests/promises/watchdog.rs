@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 /// Far more than any test takes, on the slowest machine.
-const LIMIT: Duration = Duration::from_secs(100);
+pub(crate) const LIMIT: Duration = Duration::from_secs(100);
 
 /// While it lives, the test must end within a generous time.
 pub(crate) struct Watchdog {
@@ -15,22 +15,33 @@ pub(crate) struct Watchdog {
 /// Watches over the calling test.
 pub(crate) fn watch() -> Watchdog {
     let name = thread::current().name().unwrap_or("a test").to_owned();
-    watch_over(move || name)
+    watch_over(LIMIT, move || name)
+}
+
+/// Watches over a test's own process, whose watchdog barks first.
+pub(crate) fn watch_process(test: &'static str) -> Watchdog {
+    watch_over(LIMIT + LIMIT / 2, move || format!("the process of {test}"))
 }
 
 /// Watches over something that `describe` puts into words, should it hang.
-pub(crate) fn watch_over(describe: impl FnOnce() -> String + Send + 'static) -> Watchdog {
+pub(crate) fn watch_over(
+    limit: Duration,
+    describe: impl FnOnce() -> String + Send + 'static,
+) -> Watchdog {
     let (end, ended) = mpsc::channel();
     thread::spawn(move || {
-        if ended.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout) {
-            give_up(&describe());
+        if ended.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+            give_up(limit, &describe());
         }
     });
     Watchdog { _ended: end }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a thread that hangs cannot be ended by itself")]
-fn give_up(what: &str) -> ! {
-    eprintln!("still running after {} s: {what}", LIMIT.as_secs());
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a thread that hangs cannot be ended by itself"
+)]
+fn give_up(limit: Duration, what: &str) -> ! {
+    eprintln!("still running after {} s: {what}", limit.as_secs());
     std::process::abort();
 }

@@ -1,0 +1,26 @@
+//! Tests of the executor through its public interface.
+//!
+//! A test that proves a promise of the contract carries its number: `promise_07_…`. They run with
+//! as many workers as the environment variable `CLIKA_WORKERS` says, and all end by themselves: a
+//! watchdog names what hangs.
+#![cfg(not(any(loom, shuttle)))]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests stand outside of what the bans are there for: the crate's `sync` module"
+)]
+
+mod deadlock;
+mod failure;
+mod foreign;
+#[cfg(unix)]
+mod fork;
+mod host;
+mod lifetime;
+mod order;
+mod programs;
+mod shutdown;
+mod stress;
+mod support;
+mod visit;
+mod wait;

@@ -1,0 +1,290 @@
+//! What the tests share: executors, gates, probes, and the watchdog.
+
+use std::any::Any;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use clika_executor::{
+    Config, Executor, Failure, Host, Inside, Native, Operation, Point, Reason, Strand,
+};
+
+/// Nothing here takes anywhere near as long, on however busy a machine.
+pub(crate) const FOREVER: Duration = Duration::from_secs(60);
+
+/// How many workers the tests use.
+pub(crate) fn workers() -> usize {
+    setting("CLIKA_WORKERS").unwrap_or(2)
+}
+
+/// A number from the environment.
+pub(crate) fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {
+    let text = std::env::var(name).ok()?;
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name} is not a number")),
+    )
+}
+
+/// Some rounds of a test, and many more in a long run.
+pub(crate) fn rounds(usual: usize) -> usize {
+    if std::env::var_os("CLIKA_SOAK").is_some() {
+        usual * 20
+    } else {
+        usual
+    }
+}
+
+pub(crate) fn executor() -> Executor {
+    with_workers(workers())
+}
+
+pub(crate) fn with_workers(workers: usize) -> Executor {
+    reporting(workers, |_| {})
+}
+
+/// An executor that reports failures to `report`.
+pub(crate) fn reporting(
+    workers: usize,
+    report: impl Fn(&Arc<Failure>) + Send + Sync + 'static,
+) -> Executor {
+    let (host_threads, reporter) = (128, Box::new(report));
+    let config = Config {
+        workers,
+        host_threads,
+        reporter,
+        recruiter: None,
+    };
+    Executor::new(config).expect("a thread")
+}
+
+/// Work for a native worker.
+pub(crate) fn native(work: impl FnOnce() + Send + 'static) -> impl Operation {
+    Native::new(succeeding(work), None)
+}
+
+/// Work for a host thread.
+pub(crate) fn host(work: impl FnOnce() + Send + 'static) -> impl Operation {
+    Host::new(succeeding(work), None)
+}
+
+fn succeeding(
+    work: impl FnOnce() + Send + 'static,
+) -> impl FnOnce() -> Result<(), Reason> + Send + 'static {
+    move || {
+        work();
+        Ok(())
+    }
+}
+
+/// Work that fails with `message`.
+pub(crate) fn failing(message: &'static str) -> impl Operation {
+    Native::new(
+        move || Err(Reason::Returned(Arc::from(Box::from(message)))),
+        None,
+    )
+}
+
+/// Counts one more.
+pub(crate) fn count(counter: &AtomicUsize) {
+    counter.fetch_add(1, SeqCst);
+}
+
+/// Panics without a message on the screen.
+pub(crate) fn panic_quietly(payload: impl Any + Send) -> ! {
+    std::panic::resume_unwind(Box::new(payload))
+}
+
+/// Waits for `point`; for a thread outside of operations.
+#[track_caller]
+pub(crate) fn wait(point: &Point) {
+    assert!(
+        point.wait().expect("not inside an operation").until(soon()),
+        "hangs: {point:?}"
+    );
+}
+
+/// Waits for all that was submitted to `strand`.
+#[track_caller]
+pub(crate) fn synchronize(strand: &Arc<Strand>) {
+    wait(&strand.point());
+}
+
+/// By then everything has happened, or never will.
+pub(crate) fn soon() -> Option<Instant> {
+    Some(Instant::now() + FOREVER)
+}
+
+/// Takes this thread's turn on an inline strand.
+#[track_caller]
+pub(crate) fn enter(strand: &Arc<Strand>) -> Inside {
+    let visitor = strand.visit().expect("open").expect("no deadlock");
+    assert!(visitor.until(soon()), "the turn never came");
+    visitor.enter().expect("no failure")
+}
+
+/// Waits until `condition` holds.
+#[track_caller]
+pub(crate) fn eventually(condition: impl Fn() -> bool) {
+    let end = Instant::now() + FOREVER;
+    while !condition() {
+        assert!(Instant::now() < end, "never came true");
+        std::thread::yield_now();
+    }
+}
+
+/// Threads wait at a gate until it is opened, once and for all.
+#[derive(Clone, Default)]
+pub(crate) struct Gate(Arc<(Mutex<GateState>, Condvar)>);
+
+#[derive(Default)]
+struct GateState {
+    open: bool,
+    waiting: usize,
+}
+
+impl Gate {
+    pub(crate) fn open(&self) {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).open = true;
+        self.0.1.notify_all();
+    }
+
+    /// Passes the gate once it is open.
+    pub(crate) fn pass(&self) {
+        let mut state = self.0.0.lock().unwrap();
+        state.waiting += 1;
+        self.0.1.notify_all();
+        let (_state, timeout) = self
+            .0
+            .1
+            .wait_timeout_while(state, FOREVER, |state| !state.open)
+            .unwrap();
+        assert!(!timeout.timed_out(), "the gate never opened");
+    }
+
+    /// Waits until so many threads have come to the gate.
+    #[track_caller]
+    pub(crate) fn await_waiting(&self, threads: usize) {
+        let state = self.0.0.lock().unwrap();
+        let short = |state: &mut GateState| state.waiting < threads;
+        let (_state, timeout) = self.0.1.wait_timeout_while(state, FOREVER, short).unwrap();
+        assert!(
+            !timeout.timed_out(),
+            "fewer than {threads} threads came to the gate"
+        );
+    }
+}
+
+/// Holds all workers of an executor until the gate is opened.
+pub(crate) fn hold_workers(executor: &Executor, workers: usize) -> Gate {
+    let gate = Gate::default();
+    for _ in 0..workers {
+        let gate = gate.clone();
+        executor
+            .strand(None)
+            .push(native(move || gate.pass()))
+            .expect("open");
+    }
+    gate.await_waiting(workers);
+    gate
+}
+
+/// Counts how often its probes are dropped.
+#[derive(Clone, Default)]
+pub(crate) struct Drops(Arc<AtomicUsize>);
+
+pub(crate) struct Probe(Drops);
+
+impl Drops {
+    pub(crate) fn probe(&self) -> Probe {
+        Probe(self.clone())
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.0.load(SeqCst)
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        self.0.0.fetch_add(1, SeqCst);
+    }
+}
+
+/// What happened, in order.
+pub(crate) struct Log<T>(Arc<Mutex<Vec<T>>>);
+
+impl<T> Clone for Log<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> Log<T> {
+    pub(crate) fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    pub(crate) fn add(&self, entry: T) {
+        self.0.lock().unwrap().push(entry);
+    }
+
+    /// What was added so far.
+    pub(crate) fn take(&self) -> Vec<T> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+/// Ends the process, naming what hangs, unless it is dropped in time.
+pub(crate) struct Watchdog(Arc<(Mutex<bool>, Condvar)>);
+
+impl Watchdog {
+    pub(crate) fn new(what: String) -> Self {
+        let done = Arc::new((Mutex::new(false), Condvar::new()));
+        std::thread::spawn({
+            let done = done.clone();
+            move || watch(&what, &done)
+        });
+        Self(done)
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        *self.0.0.lock().unwrap() = true;
+        self.0.1.notify_all();
+    }
+}
+
+fn watch(what: &str, (done, bell): &(Mutex<bool>, Condvar)) {
+    let done = done.lock().unwrap();
+    let (_done, timeout) = bell
+        .wait_timeout_while(done, FOREVER, |done| !*done)
+        .unwrap();
+    if timeout.timed_out() {
+        eprintln!("HANGS: {what}");
+        print_threads();
+        std::process::abort();
+    }
+}
+
+/// What each thread of the process is at, as far as the system tells.
+fn print_threads() {
+    for thread in std::fs::read_dir("/proc/self/task")
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let read = |file| std::fs::read_to_string(thread.path().join(file)).unwrap_or_default();
+        let state = read("status")
+            .lines()
+            .find(|line| line.starts_with("State"))
+            .map(str::to_owned);
+        let (name, place, stack) = (read("comm"), read("wchan"), read("stack"));
+        eprintln!(
+            "{} {} {place}\n{stack}",
+            name.trim(),
+            state.unwrap_or_default()
+        );
+    }
+}
