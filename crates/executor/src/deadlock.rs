@@ -37,6 +37,9 @@ impl Edge {
 
 impl Drop for Edge {
     fn drop(&mut self) {
+        if self.shared.is_inherited() {
+            return;
+        }
         let edge = self.shared.deadlock.lock().edges.remove(&self.serial);
         drop(edge);
     }

@@ -233,7 +233,7 @@ impl Executor {
         self.0.admit(T::KIND)?;
         let lane = self.0.lane(T::KIND).unwrap_or(&self.0.native);
         let loose = Loose::new(self.0.clone(), operation);
-        lane.push(Job::Loose(loose)).map_err(|_| Refused::ShutDown)
+        lane.push(Job::Loose(Box::new(loose))).map_err(|_| Refused::ShutDown)
     }
 
     /// Whether the foreign lane needs one more thread, although its recruiter was not asked: for

@@ -51,7 +51,7 @@ enum Standing {
 /// The operation that the thread runs.
 enum At {
     Strand { n: u64, epoch: Arc<Epoch> },
-    Loose(Loose),
+    Loose(Box<Loose>),
 }
 
 impl ForeignThread {

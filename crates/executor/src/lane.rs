@@ -19,7 +19,7 @@
 //! Blocked threads do not count towards the limit: a thread that waits is replaced, and whoever is
 //! too many when the wait is over leaves at its next idle moment.
 //!
-//! Strands that an operation makes ready stay in the thread's own list ([`offer`](Lane::offer))
+//! Strands that an operation makes ready stay in the thread's own list ([`keep`])
 //! until the thread starts another operation, and are then published; a hand-over between two
 //! streams costs no lock and no wake-up. The own list is used only while the queue is empty, so
 //! the order in which strands become ready is the order in which they run.
@@ -46,7 +46,7 @@ pub(crate) enum Job {
     /// A ready strand.
     Turn(Turn),
     /// One operation that belongs to no strand.
-    Loose(Loose),
+    Loose(Box<Loose>),
 }
 
 /// Starts a thread for a lane.
@@ -116,6 +116,16 @@ thread_local! {
     static LOCAL: RefCell<Option<Local>> = RefCell::new(None);
 }
 
+/// Keeps a strand for the calling thread, of whose lane it is.
+#[inline]
+pub(crate) fn keep(turn: Turn) {
+    LOCAL.with(|local| {
+        if let Some(local) = &mut *local.borrow_mut() {
+            local.turns.push_back(turn);
+        }
+    });
+}
+
 /// The calling thread is no lane's any more.
 pub(crate) fn forget_thread() {
     let _ = LOCAL.try_with(|local| local.borrow_mut().take());
@@ -151,20 +161,19 @@ impl Lane {
         Ok(())
     }
 
-    /// Keeps a strand for the calling thread if that is one of this lane's and between two
-    /// operations, else queues it.
-    pub(crate) fn offer(self: &Arc<Self>, turn: Turn) -> Result<(), Turn> {
-        let mut turn = Some(turn);
-        if !frames::are_inside() {
-            self.with_local(|turns| turns.extend(turn.take()));
-        }
-        match turn {
-            None => Ok(()),
-            Some(turn) => self.push(Job::Turn(turn)).map_err(|job| match job {
-                Job::Turn(turn) => turn,
-                Job::Loose(_) => unreachable!("a turn went in"),
-            }),
-        }
+    /// Whether the calling thread is one of this lane's, and between two operations: a strand that
+    /// becomes ready then may be [kept](keep) for it.
+    #[inline]
+    pub(crate) fn keeps_for_caller(&self) -> bool {
+        !frames::are_inside() && self.is_mine()
+    }
+
+    /// Queues a strand; gives it back if the lane is closed.
+    pub(crate) fn push_turn(self: &Arc<Self>, turn: Turn) -> Result<(), Turn> {
+        self.push(Job::Turn(turn)).map_err(|job| match job {
+            Job::Turn(turn) => turn,
+            Job::Loose(_) => unreachable!("a turn went in"),
+        })
     }
 
     /// Hands the calling thread's own strands to the others: it starts something longer.

@@ -121,6 +121,10 @@ impl<T: Operation> Operation for Boxed<T> {
     }
 }
 
+const fn needs_box<T>() -> bool {
+    size_of::<T>() > INLINE_WORDS * size_of::<Word>() || align_of::<T>() > align_of::<Word>()
+}
+
 /// A queue of operations, oldest first.
 #[derive(Default)]
 pub(crate) struct Operations {
@@ -129,8 +133,9 @@ pub(crate) struct Operations {
 }
 
 impl Operations {
-    /// An empty queue of at most this many words is kept for the next operation; a larger one goes.
-    const KEPT_WORDS: usize = 8;
+    /// An empty block of at most this many words, which is a small operation, is kept for the next
+    /// one; a larger one goes.
+    const KEPT_WORDS: usize = 4;
 
     pub(crate) fn is_empty(&self) -> bool {
         self.read == self.words.len()
@@ -139,8 +144,7 @@ impl Operations {
     /// Adds `operation` behind the others.
     #[inline]
     pub(crate) fn push<T: Operation>(&mut self, operation: T) {
-        if size_of::<T>() > INLINE_WORDS * size_of::<Word>() || align_of::<T>() > align_of::<Word>()
-        {
+        if needs_box::<T>() {
             self.write(Boxed(Box::new(operation)));
         } else {
             self.write(operation);
@@ -201,6 +205,13 @@ impl Operations {
 
     /// Takes the next operation out, if it is a `T`.
     pub(crate) fn take_next<T: Operation>(&mut self) -> Option<T> {
+        if needs_box::<T>() {
+            return self.read_next::<Boxed<T>>().map(|boxed| *boxed.0);
+        }
+        self.read_next()
+    }
+
+    fn read_next<T: Operation>(&mut self) -> Option<T> {
         if (self.table()?.type_id)() != TypeId::of::<T>() {
             return None;
         }
@@ -213,6 +224,14 @@ impl Operations {
     pub(crate) fn trim(&mut self) {
         if self.is_empty() && self.words.capacity() > Self::KEPT_WORDS {
             *self = Self::default();
+        }
+    }
+
+    /// Keeps the block of `other`, which is empty as this is, if this has none.
+    pub(crate) fn adopt(&mut self, mut other: Self) {
+        if self.words.capacity() == 0 {
+            other.trim();
+            *self = other;
         }
     }
 

@@ -78,9 +78,13 @@ impl Point {
         Ok(Wait { point: self, ticket: None, _blocked: Blocked::on(self)? })
     }
 
-    /// Calls `call` once the point is reached, where no lock is held; at once if it is already.
-    /// `call` must be brief and may run on any thread.
+    /// Calls `call` once the point is reached; at once if it is already. `call` must be brief and
+    /// may run on any thread, also on one that holds the strand's turn: it must not wait. In a
+    /// forked child it is dropped.
     pub fn when_reached(&self, call: impl FnOnce() + Send + 'static) {
+        if self.strand.is_inherited() {
+            return;
+        }
         if let Err(Waiter::Call(call)) =
             self.strand.timeline.register(self.n, Waiter::Call(Box::new(call)))
         {
@@ -104,7 +108,7 @@ pub struct Wait<'a> {
 
 /// What others must know while an operation waits.
 pub(crate) struct Blocked {
-    _edge: Edge,
+    edge: Edge,
     lane: Option<Arc<crate::lane::Lane>>,
 }
 
@@ -125,13 +129,15 @@ impl Blocked {
         if let Some(lane) = &lane {
             lane.block();
         }
-        Self { _edge: edge, lane }
+        Self { edge, lane }
     }
 }
 
 impl Drop for Blocked {
     fn drop(&mut self) {
-        if let Some(lane) = &self.lane {
+        if let Some(lane) = &self.lane
+            && !self.edge.shared().is_inherited()
+        {
             lane.unblock();
         }
     }
@@ -186,7 +192,9 @@ impl Wait<'_> {
 
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
-        if let Some(ticket) = self.ticket {
+        if let Some(ticket) = self.ticket
+            && !self.point.strand.is_inherited()
+        {
             let _ = self.point.strand.timeline.unregister(ticket);
         }
     }
@@ -231,7 +239,9 @@ impl std::future::Future for AsyncWait {
 
 impl AsyncWait {
     fn forget(&mut self) {
-        if let Some(ticket) = self.ticket.take() {
+        if let Some(ticket) = self.ticket.take()
+            && !self.point.strand.is_inherited()
+        {
             let _ = self.point.strand.timeline.unregister(ticket);
         }
     }

@@ -36,7 +36,7 @@ use std::sync::Arc;
 use crate::executor::{Refused, Shared};
 use crate::failure::{Epoch, Failure, Fault, Origin, Reason, Site};
 use crate::frames::{self, Frame};
-use crate::lane::{Job, Lane};
+use crate::lane::{self, Job, Lane};
 use crate::operation::{Kind, Operation, Operations};
 use crate::point::Point;
 use crate::sync::{Mutex, linger};
@@ -45,6 +45,8 @@ use crate::visit::{Baton, Visit};
 
 /// Operations that one turn runs before the others get theirs.
 pub(crate) const BATCH: u32 = 32;
+/// How many records a search for the next operation's kind looks at.
+const LOOKED_AT: usize = 4;
 /// How often a worker looks at a dry strand again before it lets it go idle.
 const LINGERS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 2 };
 
@@ -189,6 +191,9 @@ impl Strand {
     /// As for [`push`](Self::push).
     pub fn wait_for(self: &Arc<Self>, point: &Point) -> Result<(), Refused> {
         self.shared.admit(Kind::Wait)?;
+        if point.strand().is_inherited() && !point.is_reached() {
+            return Err(Refused::Inherited);
+        }
         let own = Arc::ptr_eq(self, point.strand());
         if own || (point.is_reached() && point.failure().is_none()) {
             return Ok(());
@@ -209,9 +214,13 @@ impl Strand {
 
     /// The point that everything submitted so far is before.
     ///
-    /// Inside an operation of an inline strand, that is the operation itself.
+    /// Inside an operation of an inline strand, that is the operation itself. In a forked child, it
+    /// is a point that is never reached.
     #[must_use]
     pub fn point(self: &Arc<Self>) -> Point {
+        if self.is_inherited() {
+            return Point::new(self.clone(), Epoch::new(), u64::MAX);
+        }
         let enclosing = frames::inside(self.id).filter(|_| self.inline);
         let inbox = self.inbox.lock();
         let n = enclosing.unwrap_or(inbox.submitted);
@@ -221,6 +230,9 @@ impl Strand {
     /// Operations submitted and not done, waits included.
     #[must_use]
     pub fn pending(&self) -> u64 {
+        if self.is_inherited() {
+            return 0;
+        }
         let submitted = self.inbox.lock().submitted;
         submitted.saturating_sub(self.timeline.reached())
     }
@@ -228,6 +240,9 @@ impl Strand {
     /// Acknowledges the failure of `epoch`: what was submitted before this call is skipped, what is
     /// submitted after it runs. Does nothing if that was done before.
     pub(crate) fn acknowledge(&self, epoch: &Arc<Epoch>) {
+        if self.is_inherited() {
+            return;
+        }
         let mut inbox = self.inbox.lock();
         if !Arc::ptr_eq(&inbox.epoch, epoch) {
             return;
@@ -247,6 +262,9 @@ impl Strand {
     /// The failure of the epoch that new operations would join.
     #[must_use]
     pub fn failure(&self) -> Option<Arc<Failure>> {
+        if self.is_inherited() {
+            return None;
+        }
         let epoch = self.inbox.lock().epoch.clone();
         epoch.failure()
     }
@@ -365,23 +383,29 @@ impl Strand {
         }
     }
 
-    /// The wait at the head: over, with the failure it brings, or not yet.
-    fn first_wait(&self) -> Option<Point> {
-        let inbox = self.inbox.lock();
-        let first = inbox.waits.as_ref().and_then(|waits| waits.front());
-        first.map(|wait| wait.point.clone())
+    /// Takes the wait at the head off the list, if its point is reached.
+    fn first_wait(&self) -> FirstWait {
+        let mut inbox = self.inbox.lock();
+        let Some(waits) = &mut inbox.waits else { return FirstWait::Over(None) };
+        match waits.front() {
+            Some(first) if !first.point.is_reached() => FirstWait::For(first.point.clone()),
+            _ => FirstWait::Over(waits.pop_front().map(|wait| wait.point)),
+        }
     }
 
+    /// Takes the wait at the head off the list.
     fn forget_first_wait(&self) {
         let mut inbox = self.inbox.lock();
-        let waits = inbox.waits.as_mut();
-        let first = waits.and_then(|waits| waits.pop_front());
-        if inbox.waits.as_ref().is_some_and(|waits| waits.is_empty()) {
-            inbox.waits = None;
-        }
+        let first = inbox.waits.as_mut().and_then(|waits| waits.pop_front());
         drop(inbox);
         drop(first);
     }
+}
+
+/// How the wait at the head of a strand stands.
+enum FirstWait {
+    Over(Option<Point>),
+    For(Point),
 }
 
 impl fmt::Debug for Strand {
@@ -404,6 +428,15 @@ pub(crate) enum Runner {
 }
 
 impl Runner {
+    /// What the lane of its threads is for.
+    fn kind(self) -> Kind {
+        match self {
+            Self::HostThread => Kind::Host,
+            Self::ForeignThread => Kind::Foreign,
+            Self::Worker | Self::Passer => Kind::Native,
+        }
+    }
+
     #[inline]
     fn runs(self, kind: Kind) -> bool {
         match kind {
@@ -418,7 +451,8 @@ impl Runner {
 /// Why a batch ended.
 enum Stop {
     Dry,
-    Parks(Point),
+    /// At a wait for this point; and what comes next then, if that is known.
+    Parks(Point, Option<Kind>),
     Visit(Arc<Baton>),
     Needs(Kind),
     Enough,
@@ -452,7 +486,7 @@ impl Turn {
                     self.end();
                     return Leave::Gone;
                 }
-                Stop::Parks(point) => match self.park(&point) {
+                Stop::Parks(point, next) => match self.park(&point, next) {
                     None => return Leave::Gone,
                     Some(turn) => self = turn,
                 },
@@ -474,7 +508,7 @@ impl Turn {
     pub(crate) fn pass(self) {
         match self.run(Runner::Passer) {
             Leave::Gone => {}
-            Leave::Again(turn) => turn.schedule(),
+            Leave::Again(turn) => turn.schedule(None),
             Leave::Needs(turn, kind) => turn.dispatch(kind),
         }
     }
@@ -490,10 +524,12 @@ impl Turn {
                 }
                 return Stop::Dry;
             };
+            // Read each time: what is behind an operation that outlasts the shutdown must not run.
+            let closed = strand.shared.is_closed();
             match kind {
                 Kind::Wait => {
                     if let Some(point) = self.pass_wait(&mut head) {
-                        return Stop::Parks(point);
+                        return Stop::Parks(point, head.operations.peek_work(LOOKED_AT));
                     }
                 }
                 Kind::Epoch => {
@@ -501,14 +537,14 @@ impl Turn {
                         head.epoch = record.0;
                     }
                 }
-                Kind::Visit => {
+                Kind::Visit if !closed => {
                     if let Some(visit) = head.operations.take_next::<Visit>() {
                         return Stop::Visit(visit.0);
                     }
                 }
                 kind if !runner.runs(kind) => return Stop::Needs(kind),
                 kind => {
-                    if left == 0 {
+                    if left == 0 || closed {
                         return Stop::Enough;
                     }
                     left -= 1;
@@ -549,21 +585,19 @@ impl Turn {
         }
     }
 
-    /// Passes the wait at the head, or says what it waits for.
+    /// Passes the wait at the head, or says what it waits for. A strand that failed keeps its waits:
+    /// what follows an acknowledgement, and whoever waits for the strand, relies on them.
     fn pass_wait(&self, head: &mut Head) -> Option<Point> {
         let strand = &*self.0;
-        let n = strand.timeline.reached() + 1;
-        if head.epoch.failure_at(n).is_none() {
-            let point = strand.first_wait()?;
-            if !point.is_reached() {
-                return Some(point);
-            }
-            if let Some(failure) = point.failure() {
-                head.epoch.fail(n, failure);
+        match strand.first_wait() {
+            FirstWait::For(point) => return Some(point),
+            FirstWait::Over(point) => {
+                if let Some(failure) = point.and_then(|point| point.failure()) {
+                    head.epoch.fail(strand.timeline.reached() + 1, failure);
+                }
             }
         }
         let _ = head.operations.take_next::<WaitRecord>();
-        strand.forget_first_wait();
         strand.timeline.advance();
         None
     }
@@ -580,8 +614,11 @@ impl Turn {
             }
             if runner != Runner::Worker || round == LINGERS || strand.shared.native.has_ready() {
                 inbox.active = false;
+                inbox.waits = None;
+                // One small block is kept for the next operation, and it is the inbox that needs it.
                 inbox.operations.trim();
-                head.operations.trim();
+                let spare = std::mem::take(&mut head.operations);
+                inbox.operations.adopt(spare);
                 return false;
             }
             drop(inbox);
@@ -592,10 +629,10 @@ impl Turn {
     }
 
     /// Leaves the turn with the timeline it waits for; gives it back if that is reached.
-    fn park(self, point: &Point) -> Option<Turn> {
-        match point.strand().timeline.register(point.n(), Waiter::Strand(self)) {
+    fn park(self, point: &Point, next: Option<Kind>) -> Option<Turn> {
+        match point.strand().timeline.register(point.n(), Waiter::Strand(self, next)) {
             Ok(_) => None,
-            Err(Waiter::Strand(turn)) => Some(turn),
+            Err(Waiter::Strand(turn, _)) => Some(turn),
             Err(_) => unreachable!("a strand went in"),
         }
     }
@@ -611,31 +648,35 @@ impl Turn {
     }
 
     /// Makes a strand that waited ready again. Runs nothing, so that waking never recurses.
-    pub(crate) fn schedule(self) {
-        let kind = self.next_work();
+    pub(crate) fn schedule(self, next: Option<Kind>) {
+        let kind = next.unwrap_or_else(|| self.next_work());
         self.dispatch(kind);
     }
 
     /// The kind of the next operation that needs a certain lane.
     fn next_work(&self) -> Kind {
-        const LOOKED_AT: usize = 4;
         let ahead = self.0.head.lock().operations.peek_work(LOOKED_AT);
         let kind = ahead.or_else(|| self.0.inbox.lock().operations.peek_work(LOOKED_AT));
         kind.unwrap_or(Kind::Native)
     }
 
-    /// Whether the next operation may be run by any thread.
+    /// Whether what comes next is the runtime's own and brief, so that any thread may run it.
     pub(crate) fn is_brief(&self) -> bool {
         let ahead = self.0.head.lock().operations.peek();
         let next = ahead.or_else(|| self.0.inbox.lock().operations.peek());
-        next.is_some_and(|kind| Runner::Passer.runs(kind))
+        matches!(next, Some(Kind::Mark | Kind::Wait | Kind::Epoch))
     }
 
     /// Queues the turn on the lane for `kind`.
     pub(crate) fn dispatch(self, kind: Kind) {
-        let shared = self.0.shared.clone();
+        let shared = &self.0.shared;
         let lane = shared.lane(kind).unwrap_or(&shared.native);
-        if let Err(turn) = lane.offer(self) {
+        if lane.keeps_for_caller() {
+            return lane::keep(self);
+        }
+        let shared = shared.clone();
+        let lane = shared.lane(kind).unwrap_or(&shared.native);
+        if let Err(turn) = lane.push_turn(self) {
             shared.bury(turn);
         }
     }
@@ -729,17 +770,8 @@ fn serve_turn(lane: &Arc<Lane>, mut turn: Turn, runner: Runner) {
         match turn.run(runner) {
             Leave::Gone => return,
             Leave::Again(again) if !lane.has_ready() => turn = again,
-            Leave::Again(again) => return again.dispatch_to(lane),
+            Leave::Again(again) => return again.dispatch(runner.kind()),
             Leave::Needs(turn, kind) => return turn.dispatch(kind),
-        }
-    }
-}
-
-impl Turn {
-    fn dispatch_to(self, lane: &Arc<Lane>) {
-        let shared = self.0.shared.clone();
-        if let Err(turn) = lane.offer(self) {
-            shared.bury(turn);
         }
     }
 }

@@ -5,34 +5,35 @@
 //! leave a [`Waiter`] for a target and are woken once, when the target is reached, and not before.
 //!
 //! # Protocol
-//! One word holds `reached << 1 | WAITED`. Reaching the next number is one read-modify-write of
-//! it, and so is announcing a waiter; whichever comes second in the word's modification order sees
-//! the other, so no wake-up is lost and no stronger fence is needed.
+//! Reaching the next number is one read-modify-write of the counter, and so is announcing a waiter;
+//! whichever comes second in the counter's modification order sees what the other did before, so no
+//! wake-up is lost and no stronger fence is needed.
 //!
-//! * `advance` (holder of the strand's turn): adds one; if `WAITED` was set and the smallest
-//!   target (`next`, stored before `WAITED` was) is reached, it wakes under the lock's list.
-//! * `register` (anyone): under the lock puts the waiter into the list, stores `next`, sets
-//!   `WAITED`. If the number read by that is already at the target, takes the waiter back.
-//! * `WAITED` is cleared only under the lock, when the list is empty.
+//! * `advance` (holder of the strand's turn): adds one; if the smallest target (`next`) is reached,
+//!   it wakes who is due, popping each under the lock.
+//! * `register` (anyone): under the lock puts the waiter into the list and stores `next`, then adds
+//!   zero to the counter. If the number read by that is already at the target, it takes the waiter
+//!   back.
+//! * `next` is stored only under the lock. A stale larger value cannot hide a registered waiter, by
+//!   the above; a stale smaller one costs a look at the list.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::task::Waker;
 
 use crate::failure::contain;
+use crate::operation::Kind;
 use crate::strand::Turn;
 use crate::sync::{AtomicU64, Mutex, Ordering, Thread};
 
-const WAITED: u64 = 1;
-const STEP: u64 = 2;
 const NOBODY: u64 = u64::MAX;
 
 /// Whom to wake, and how.
 pub(crate) enum Waiter {
     /// A host thread: it looks at the timeline again.
     Thread(Thread),
-    /// A parked strand: it becomes ready.
-    Strand(Turn),
+    /// A parked strand: it becomes ready. What its next work needs, if that was known.
+    Strand(Turn, Option<Kind>),
     /// An asynchronous task.
     Task(Waker),
     /// Anything else; brief, and called where no lock is held.
@@ -43,7 +44,7 @@ impl Waiter {
     fn wake(self) {
         match self {
             Self::Thread(thread) => thread.unpark(),
-            Self::Strand(turn) => turn.schedule(),
+            Self::Strand(turn, kind) => turn.schedule(kind),
             // Foreign code: its panic is not the strand's.
             Self::Task(waker) => contain(|| waker.wake()),
             Self::Call(call) => contain(call),
@@ -84,6 +85,7 @@ impl Ord for Entry {
     }
 }
 
+/// Boxed, since most strands of a large number are waited for by nobody.
 #[derive(Default)]
 struct Waiters {
     heap: BinaryHeap<Entry>,
@@ -92,32 +94,31 @@ struct Waiters {
 
 /// The counter of one strand.
 pub(crate) struct Timeline {
-    word: AtomicU64,
+    reached: AtomicU64,
     next: AtomicU64,
-    waiters: Mutex<Waiters>,
+    waiters: Mutex<Option<Box<Waiters>>>,
 }
 
 impl Timeline {
     pub(crate) fn new() -> Self {
         Self {
-            word: AtomicU64::new(0),
+            reached: AtomicU64::new(0),
             next: AtomicU64::new(NOBODY),
-            waiters: Mutex::new(Waiters::default()),
+            waiters: Mutex::new(None),
         }
     }
 
     /// How many operations are done. Their writes are visible to the caller.
     #[inline]
     pub(crate) fn reached(&self) -> u64 {
-        self.word.load(Ordering::Acquire) / STEP
+        self.reached.load(Ordering::Acquire)
     }
 
     /// Counts one more operation as done. For the holder of the strand's turn only.
     #[inline]
     pub(crate) fn advance(&self) {
-        let before = self.word.fetch_add(STEP, Ordering::AcqRel);
-        let reached = before / STEP + 1;
-        if before & WAITED != 0 && self.next.load(Ordering::Relaxed) <= reached {
+        let reached = self.reached.fetch_add(1, Ordering::AcqRel) + 1;
+        if self.next.load(Ordering::Relaxed) <= reached {
             self.wake(reached);
         }
     }
@@ -125,15 +126,15 @@ impl Timeline {
     /// Leaves `waiter` until `target` is reached, or gives it back if that is already so.
     pub(crate) fn register(&self, target: u64, waiter: Waiter) -> Result<Ticket, Waiter> {
         let mut waiters = self.waiters.lock();
+        let waiters = waiters.get_or_insert_default();
         waiters.serial += 1;
         let ticket = Ticket { target, serial: waiters.serial };
         waiters.heap.push(Entry { ticket, waiter });
-        self.announce(&waiters);
-        let reached = self.word.fetch_or(WAITED, Ordering::AcqRel) / STEP;
-        if reached < target {
+        self.announce(waiters);
+        if self.reached.fetch_add(0, Ordering::AcqRel) < target {
             return Ok(ticket);
         }
-        match self.remove(&mut waiters, ticket) {
+        match self.remove(waiters, ticket) {
             Some(waiter) => Err(waiter),
             None => Ok(ticket),
         }
@@ -142,7 +143,7 @@ impl Timeline {
     /// Takes a waiter back, unless it has been woken.
     pub(crate) fn unregister(&self, ticket: Ticket) -> Option<Waiter> {
         let mut waiters = self.waiters.lock();
-        self.remove(&mut waiters, ticket)
+        self.remove(waiters.as_mut()?, ticket)
     }
 
     fn remove(&self, waiters: &mut Waiters, ticket: Ticket) -> Option<Waiter> {
@@ -170,29 +171,28 @@ impl Timeline {
 
     #[cold]
     fn wake(&self, reached: u64) {
-        while let Some(waiter) = self.pop_due(reached) {
-            waiter.wake();
+        let mut more = true;
+        while more {
+            let mut lock = self.waiters.lock();
+            let Some(waiters) = lock.as_mut() else { return };
+            let waiter = pop_due(waiters, reached);
+            self.announce(waiters);
+            more = waiters.heap.peek().is_some_and(|entry| entry.ticket.target <= reached);
+            drop(lock);
+            if let Some(waiter) = waiter {
+                waiter.wake();
+            }
         }
-    }
-
-    fn pop_due(&self, reached: u64) -> Option<Waiter> {
-        let mut waiters = self.waiters.lock();
-        if waiters.heap.peek()?.ticket.target > reached {
-            return None;
-        }
-        let entry = waiters.heap.pop()?;
-        self.announce(&waiters);
-        Some(entry.waiter)
     }
 
     /// Tells `advance` of the smallest target. The caller holds the lock.
     fn announce(&self, waiters: &Waiters) {
-        match waiters.heap.peek() {
-            Some(first) => self.next.store(first.ticket.target, Ordering::Relaxed),
-            None => {
-                self.next.store(NOBODY, Ordering::Relaxed);
-                self.word.fetch_and(!WAITED, Ordering::AcqRel);
-            }
-        }
+        let next = waiters.heap.peek().map_or(NOBODY, |first| first.ticket.target);
+        self.next.store(next, Ordering::Relaxed);
     }
+}
+
+fn pop_due(waiters: &mut Waiters, reached: u64) -> Option<Waiter> {
+    let due = waiters.heap.peek()?.ticket.target <= reached;
+    due.then(|| waiters.heap.pop()).flatten().map(|entry| entry.waiter)
 }

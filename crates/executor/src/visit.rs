@@ -11,6 +11,7 @@
 //! * withdrawn: the visitor gave up first; who comes with the turn keeps it and passes the number.
 //! * dropped: the executor shut down.
 
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -108,7 +109,7 @@ impl Strand {
     /// The operation of this strand that the calling thread is inside of.
     #[must_use]
     pub fn inside(&self) -> Option<u64> {
-        frames::inside(self.id())
+        frames::inside(self.id()).filter(|_| !self.is_inherited())
     }
 }
 
@@ -167,6 +168,9 @@ impl Visitor {
 
 impl Drop for Visitor {
     fn drop(&mut self) {
+        if self.strand.is_inherited() {
+            return;
+        }
         let slot = std::mem::replace(&mut *self.baton.slot.lock(), Slot::Withdrawn);
         if let Slot::Given(turn) = slot {
             turn.finish(self.point.n(), &turn.epoch(), Ok(()));
@@ -194,6 +198,11 @@ impl Inside {
     fn end(&mut self, outcome: Result<(), Fault>) {
         if let Some(turn) = self.turn.take() {
             frames::leave();
+            if turn.strand().is_inherited() {
+                // A fork inside the operation: its end is the parent's to tell.
+                let _ = ManuallyDrop::new(turn);
+                return;
+            }
             turn.finish(self.n, &self.epoch, outcome);
             turn.pass();
         }

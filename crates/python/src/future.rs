@@ -7,10 +7,10 @@
 //! A future also carries its operation: the call, and the line that submitted it. So submitting
 //! costs one object, and the queue holds one pointer.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use clika_runtime::foreign::{self, Failure};
+use clika_runtime::foreign::{self, Failure, Fault};
 use pyo3::exceptions::{PyBaseException, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -19,6 +19,7 @@ use pyo3::{PyTraverseError, PyVisit, intern};
 
 use crate::exceptions::{failed, skipped};
 use crate::failure::{annotate, exception_of, fault};
+use crate::guarded::Guarded;
 use crate::host;
 use crate::site::Site;
 use crate::stream::Stream;
@@ -45,21 +46,39 @@ pub(crate) struct FutureBase {
     /// The number to wait for: none for work inside the default stream's own work, which is done
     /// when the call returns.
     waits_for: AtomicU64,
-    /// Held for moments only: never while Python code runs, which dropping an object may do.
-    state: Mutex<State>,
+    state: Guarded<State>,
 }
 
 #[derive(Default)]
 struct State {
     phase: Phase,
     call: Option<Py<PyTuple>>,
-    /// The name of the function, once the call is gone.
-    name: Option<String>,
     value: Option<Py<PyAny>>,
     exception: Option<Py<PyBaseException>>,
+    extra: Option<Box<Extra>>,
+}
+
+/// What most futures never need.
+#[derive(Default)]
+struct Extra {
+    /// The name of the function, once the call is gone.
+    name: Option<String>,
     callbacks: Vec<Py<PyAny>>,
     condition: Option<Py<PyAny>>,
     waiters: Option<Py<PyList>>,
+}
+
+impl State {
+    fn extra(&mut self) -> &mut Extra {
+        self.extra.get_or_insert_default()
+    }
+
+    /// Whether somebody is to be told when it is done.
+    fn is_watched(&self) -> bool {
+        self.extra
+            .as_ref()
+            .is_some_and(|extra| !extra.callbacks.is_empty() || extra.condition.is_some())
+    }
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -71,6 +90,14 @@ enum Phase {
     Finished,
 }
 
+/// What is left to do for an operation that was resolved.
+pub(crate) struct Resolved {
+    /// What the stream is to fail with.
+    pub(crate) fault: Option<Fault>,
+    /// Whether somebody is to be told.
+    pub(crate) is_watched: bool,
+}
+
 /// How an operation ended.
 pub(crate) enum Outcome<'py> {
     Value(Bound<'py, PyAny>),
@@ -79,8 +106,10 @@ pub(crate) enum Outcome<'py> {
 }
 
 static FUTURE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-/// The parts of the future that is being made; the interpreter lock keeps makers apart.
-static PARTS: Mutex<Option<Parts>> = Mutex::new(None);
+thread_local! {
+    /// The parts of the future that this thread is making.
+    static PARTS: Cell<Option<Parts>> = const { Cell::new(None) };
+}
 
 /// The class that users see.
 pub(crate) fn class(py: Python<'_>) -> PyResult<&'static Py<PyType>> {
@@ -116,15 +145,14 @@ Examples
 
 /// A new future, not yet submitted.
 pub(crate) fn make<'py>(py: Python<'py>, parts: Parts) -> PyResult<Bound<'py, FutureBase>> {
-    *PARTS.lock().unwrap_or_else(PoisonError::into_inner) = Some(parts);
-    Ok(class(py)?.bind(py).call0()?.cast_into::<FutureBase>()?)
+    collector::forget(parts.call.bind(py));
+    PARTS.set(Some(parts));
+    let future = class(py)?.bind(py).call0()?.cast_into::<FutureBase>()?;
+    collector::forget(&future);
+    Ok(future)
 }
 
 impl FutureBase {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Notes the number that the operation got.
     pub(crate) fn submitted(&self, n: u64) {
         self.n.store(n, Ordering::Relaxed);
@@ -138,22 +166,17 @@ impl FutureBase {
 
     /// Begins the operation: its call, or `None` if it was cancelled.
     pub(crate) fn begin(&self, py: Python<'_>) -> Option<Py<PyTuple>> {
-        let mut state = self.lock();
-        if state.phase != Phase::Pending {
-            return None;
-        }
-        state.phase = Phase::Running;
-        let call = state.call.as_ref().map(|call| call.clone_ref(py));
-        drop(state);
-        call
+        self.state.with(py, |state| {
+            if state.phase != Phase::Pending {
+                return None;
+            }
+            state.phase = Phase::Running;
+            state.call.as_ref().map(|call| call.clone_ref(py))
+        })
     }
 
-    /// Ends the operation: what it captured is let go, and its future has its result. The fault is
-    /// what the stream is to fail with.
-    pub(crate) fn resolve(
-        slf: &Bound<'_, Self>,
-        outcome: Outcome<'_>,
-    ) -> Option<clika_runtime::foreign::Fault> {
+    /// Ends the operation: what it captured is let go, and its future has its result.
+    pub(crate) fn resolve(slf: &Bound<'_, Self>, outcome: Outcome<'_>) -> Resolved {
         let (py, this) = (slf.py(), slf.get());
         let (value, exception, fault) = match outcome {
             Outcome::Value(value) => (Some(value.unbind()), None, None),
@@ -168,31 +191,32 @@ impl FutureBase {
                 (None, Some(error.into_value(py)), None)
             }
         };
-        let mut state = this.lock();
-        let call = state.call.take();
-        if state.phase != Phase::Cancelled {
-            state.phase = Phase::Finished;
-            state.value = value;
-            state.exception = exception;
-        }
-        drop(state);
-        drop(call);
-        fault
+        let (captured, is_watched) = this.state.with(py, |state| {
+            if state.phase != Phase::Cancelled {
+                state.phase = Phase::Finished;
+                state.value = value;
+                state.exception = exception;
+            }
+            (state.call.take(), state.is_watched())
+        });
+        drop(captured);
+        collector::remember(slf);
+        Resolved { fault, is_watched }
     }
 
-    /// Whether somebody is to be told that it is done.
-    pub(crate) fn is_watched(&self) -> bool {
-        let state = self.lock();
-        !state.callbacks.is_empty() || state.condition.is_some()
+    /// The queue lets go of an operation that was cancelled.
+    pub(crate) fn release(slf: &Bound<'_, Self>) {
+        collector::remember(slf);
     }
 
     /// The call that tells them: for a thread of the host lane.
     pub(crate) fn notice<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
         let py = slf.py();
-        let mut state = slf.get().lock();
-        let callbacks = std::mem::take(&mut state.callbacks);
-        let condition = state.condition.as_ref().map(|condition| condition.clone_ref(py));
-        drop(state);
+        let (callbacks, condition) = slf.get().state.with(py, |state| {
+            let extra = state.extra();
+            let condition = extra.condition.as_ref().map(|condition| condition.clone_ref(py));
+            (std::mem::take(&mut extra.callbacks), condition)
+        });
         let notify = host::python(py)?.getattr(intern!(py, "notify"))?;
         (notify, slf, callbacks, condition).into_pyobject(py)
     }
@@ -205,16 +229,17 @@ impl FutureBase {
 
     /// The qualified name of the function.
     fn name(&self, py: Python<'_>) -> String {
-        let state = self.lock();
-        let call = state.call.as_ref().map(|call| call.clone_ref(py));
-        let known = state.name.clone();
-        drop(state);
+        let (call, known) = self.state.with(py, |state| {
+            let known = state.extra.as_ref().and_then(|extra| extra.name.clone());
+            (state.call.as_ref().map(|call| call.clone_ref(py)), known)
+        });
         let name = call.and_then(|call| qualified_name(call.bind(py)).ok()).or(known);
         name.unwrap_or_else(|| "work".to_owned())
     }
 
-    fn is_over(&self) -> bool {
-        matches!(self.lock().phase, Phase::Finished | Phase::Cancelled)
+    #[inline]
+    fn phase(&self, py: Python<'_>) -> Phase {
+        self.state.with(py, |state| state.phase)
     }
 
     /// Blocks until the operation is complete.
@@ -222,8 +247,10 @@ impl FutureBase {
         let deadline = deadline(timeout)?;
         let strand = foreign::strand(&self.stream.get().0);
         let n = self.waits_for.load(Ordering::Relaxed);
-        if self.lock().phase == Phase::Cancelled || (self.is_over() && strand.has_reached(n)) {
-            return Ok(());
+        match self.phase(py) {
+            Phase::Cancelled => return Ok(()),
+            Phase::Finished if strand.has_reached(n) => return Ok(()),
+            _ => {}
         }
         let point = strand.point().at(n);
         reach_in_time(py, &point, deadline)
@@ -232,11 +259,11 @@ impl FutureBase {
     /// What it came to, once it is over. An exception is the operation's own, which is acknowledged
     /// by this, or says why it was skipped.
     fn outcome(&self, py: Python<'_>) -> PyResult<Result<Py<PyAny>, Py<PyBaseException>>> {
-        let state = self.lock();
-        let phase = state.phase;
-        let value = state.value.as_ref().map(|value| value.clone_ref(py));
-        let exception = state.exception.as_ref().map(|exception| exception.clone_ref(py));
-        drop(state);
+        let (phase, value, exception) = self.state.with(py, |state| {
+            let value = state.value.as_ref().map(|value| value.clone_ref(py));
+            let exception = state.exception.as_ref().map(|exception| exception.clone_ref(py));
+            (state.phase, value, exception)
+        });
         if let Some(exception) = exception {
             self.acknowledge(&exception);
             return Ok(Err(exception));
@@ -295,8 +322,7 @@ fn cancelled_by_user(py: Python<'_>) -> PyErr {
 impl FutureBase {
     #[new]
     fn new() -> PyResult<Self> {
-        let parts = PARTS.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(Parts { stream, call, site, isolated }) = parts else {
+        let Some(Parts { stream, call, site, isolated }) = PARTS.take() else {
             return Err(PyTypeError::new_err(
                 "a Future is not constructed: it is what Stream.submit returns",
             ));
@@ -307,7 +333,7 @@ impl FutureBase {
             isolated,
             n: AtomicU64::new(0),
             waits_for: AtomicU64::new(0),
-            state: Mutex::new(State { call: Some(call), ..State::default() }),
+            state: Guarded::new(State { call: Some(call), ..State::default() }),
         })
     }
 
@@ -366,18 +392,18 @@ impl FutureBase {
     }
 
     /// Whether the function has run, was skipped, or was cancelled.
-    fn done(&self) -> bool {
-        self.is_over()
+    fn done(&self, py: Python<'_>) -> bool {
+        matches!(self.phase(py), Phase::Finished | Phase::Cancelled)
     }
 
     /// Whether the function is running now.
-    fn running(&self) -> bool {
-        self.lock().phase == Phase::Running
+    fn running(&self, py: Python<'_>) -> bool {
+        self.phase(py) == Phase::Running
     }
 
     /// Whether `cancel` came in time.
-    fn cancelled(&self) -> bool {
-        self.lock().phase == Phase::Cancelled
+    fn cancelled(&self, py: Python<'_>) -> bool {
+        self.phase(py) == Phase::Cancelled
     }
 
     /// Skips the function if it has not started, without failing the stream.
@@ -387,19 +413,26 @@ impl FutureBase {
     /// bool
     ///     Whether it is cancelled.
     fn cancel(slf: &Bound<'_, Self>) -> PyResult<bool> {
-        let this = slf.get();
-        let name = this.name(slf.py());
-        let mut state = this.lock();
-        if state.phase != Phase::Pending {
-            return Ok(state.phase == Phase::Cancelled);
+        let (py, this) = (slf.py(), slf.get());
+        if this.phase(py) != Phase::Pending {
+            return Ok(this.phase(py) == Phase::Cancelled);
         }
-        state.phase = Phase::Cancelled;
-        state.name = Some(name);
-        let call = state.call.take();
-        drop(state);
-        drop(call);
-        if this.is_watched() {
-            host::post(slf.py(), Self::notice(slf)?)?;
+        let name = this.name(py);
+        // Finding the name may have run Python code: look again.
+        let cancelled = this.state.with(py, |state| {
+            (state.phase == Phase::Pending).then(|| {
+                state.phase = Phase::Cancelled;
+                let is_watched = state.is_watched();
+                state.extra().name = Some(name);
+                (state.call.take(), is_watched)
+            })
+        });
+        let Some((captured, is_watched)) = cancelled else {
+            return Ok(this.phase(py) == Phase::Cancelled);
+        };
+        drop(captured);
+        if is_watched {
+            host::post(py, Self::notice(slf)?)?;
         }
         Ok(true)
     }
@@ -413,12 +446,16 @@ impl FutureBase {
     ///     Called with this future. It may block and may wait for the stream.
     fn add_done_callback(slf: &Bound<'_, Self>, r#fn: Bound<'_, PyAny>) -> PyResult<()> {
         let py = slf.py();
-        let mut state = slf.get().lock();
-        if matches!(state.phase, Phase::Pending | Phase::Running) {
-            state.callbacks.push(r#fn.unbind());
+        let waits = slf.get().state.with(py, |state| {
+            let waits = matches!(state.phase, Phase::Pending | Phase::Running);
+            if waits {
+                state.extra().callbacks.push(r#fn.clone().unbind());
+            }
+            waits
+        });
+        if waits {
             return Ok(());
         }
-        drop(state);
         host::python(py)?.getattr("notify")?.call1((slf, (r#fn,), py.None()))?;
         Ok(())
     }
@@ -428,7 +465,7 @@ impl FutureBase {
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
-        let state = match self.lock().phase {
+        let state = match self.phase(py) {
             Phase::Pending => "pending",
             Phase::Running => "running",
             Phase::Cancelled => "cancelled",
@@ -444,14 +481,14 @@ impl FutureBase {
     }
 
     /// For `_host.notify`: looking acknowledges nothing.
-    fn _has_exception(&self) -> bool {
-        self.lock().exception.is_some()
+    fn _has_exception(&self, py: Python<'_>) -> bool {
+        self.state.with(py, |state| state.exception.is_some())
     }
 
     /// For the standard functions, which read it.
     #[getter]
-    fn _state(&self) -> &'static str {
-        match self.lock().phase {
+    fn _state(&self, py: Python<'_>) -> &'static str {
+        match self.phase(py) {
             Phase::Pending => "PENDING",
             Phase::Running => "RUNNING",
             Phase::Cancelled => "CANCELLED_AND_NOTIFIED",
@@ -462,27 +499,19 @@ impl FutureBase {
     /// For the standard functions, which lock it.
     #[getter]
     fn _condition(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        if let Some(condition) = &self.lock().condition {
-            return Ok(condition.clone_ref(py));
-        }
         let fresh = py.import("threading")?.getattr("Condition")?.call0()?.unbind();
-        let mut state = self.lock();
-        let condition = state.condition.get_or_insert(fresh.clone_ref(py)).clone_ref(py);
-        drop(state);
-        Ok(condition)
+        Ok(self.state.with(py, |state| {
+            state.extra().condition.get_or_insert_with(|| fresh.clone_ref(py)).clone_ref(py)
+        }))
     }
 
     /// For the standard functions, which add to it.
     #[getter]
     fn _waiters(&self, py: Python<'_>) -> Py<PyList> {
-        if let Some(waiters) = &self.lock().waiters {
-            return waiters.clone_ref(py);
-        }
         let fresh = PyList::empty(py).unbind();
-        let mut state = self.lock();
-        let waiters = state.waiters.get_or_insert(fresh.clone_ref(py)).clone_ref(py);
-        drop(state);
-        waiters
+        self.state.with(py, |state| {
+            state.extra().waiters.get_or_insert_with(|| fresh.clone_ref(py)).clone_ref(py)
+        })
     }
 
     /// Streams set what their work returned; nobody else does.
@@ -505,19 +534,51 @@ impl FutureBase {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.stream)?;
         self.site.traverse(&visit)?;
-        // A thread that holds the lock is in the middle of a change and has its own references.
-        let Ok(state) = self.state.try_lock() else { return Ok(()) };
-        visit.call(&state.call)?;
-        visit.call(&state.value)?;
-        visit.call(&state.exception)?;
-        visit.call(&state.condition)?;
-        visit.call(&state.waiters)?;
-        state.callbacks.iter().try_for_each(|callback| visit.call(callback))
+        let visited = self.state.visit(|state| {
+            visit.call(&state.call)?;
+            visit.call(&state.value)?;
+            visit.call(&state.exception)?;
+            let Some(extra) = &state.extra else { return Ok(()) };
+            visit.call(&extra.condition)?;
+            visit.call(&extra.waiters)?;
+            extra.callbacks.iter().try_for_each(|callback| visit.call(callback))
+        });
+        visited.unwrap_or(Ok(()))
     }
 
-    fn __clear__(&self) {
-        let emptied = std::mem::take(&mut *self.lock());
-        self.lock().phase = emptied.phase;
-        drop(emptied);
+    fn __clear__(&self, py: Python<'_>) {
+        let cleared = self.state.with(py, |state| {
+            let phase = state.phase;
+            std::mem::replace(state, State { phase, ..State::default() })
+        });
+        drop(cleared);
+    }
+}
+
+/// Keeping futures from the cycle collector while the queue holds them: it could not free them, and
+/// to look at every pending one time and again costs more than all else.
+mod collector {
+    #![allow(unsafe_code, reason = "calls into the interpreter; each block states its reason")]
+
+    use pyo3::ffi;
+    use pyo3::prelude::*;
+
+    use super::FutureBase;
+
+    /// A pending future, which its operation in the queue owns, or the call, which nobody else sees.
+    pub(super) fn forget<T>(object: &Bound<'_, T>) {
+        // SAFETY: the object is alive and of a collected type; untracking twice is allowed.
+        unsafe { ffi::PyObject_GC_UnTrack(object.as_ptr().cast()) };
+    }
+
+    /// One that the queue lets go of: it may be part of a cycle.
+    pub(super) fn remember(future: &Bound<'_, FutureBase>) {
+        // SAFETY: the object is alive, of a collected type, and complete. Only this thread can
+        // track it: it is attached.
+        unsafe {
+            if ffi::PyObject_GC_IsTracked(future.as_ptr()) == 0 {
+                ffi::PyObject_GC_Track(future.as_ptr().cast());
+            }
+        }
     }
 }

@@ -12,7 +12,7 @@
 //!
 //! How the lane grows is told in `recruiter`.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -68,7 +68,6 @@ impl Operation for Call {
 pub(crate) struct Lane {
     /// Whoever holds it is the one thread that attaches.
     attaching: Mutex<()>,
-    started: AtomicBool,
     threads: AtomicU64,
     pub(crate) roll: Roll,
 }
@@ -103,14 +102,22 @@ pub(crate) fn awaiting<'py>(
 }
 
 /// Makes sure that the lane has a thread.
+#[inline]
 pub(crate) fn ensure(py: Python<'_>) -> PyResult<()> {
-    let lane = foreign::state::<Lane>().map_err(|error| raised(py, &error))?;
-    if lane.started.load(Ordering::Relaxed) {
+    if STARTED.load(Ordering::Relaxed) == foreign::generation() {
         return Ok(());
     }
+    begin(py)
+}
+
+/// The process, by its generation, in which the lane has a thread.
+static STARTED: AtomicU64 = AtomicU64::new(u64::MAX);
+
+#[cold]
+fn begin(py: Python<'_>) -> PyResult<()> {
     let executor = foreign::executor().map_err(|error| raised(py, &error))?;
     recruiter::first(py, executor)?;
-    lane.started.store(true, Ordering::Relaxed);
+    STARTED.store(foreign::generation(), Ordering::Relaxed);
     Ok(())
 }
 
@@ -198,9 +205,9 @@ impl Hand {
             return;
         };
         let future = future.into_bound(py);
-        let fault = FutureBase::resolve(&future, outcome);
-        let outcome = fault.map_or(Ok(()), Err);
-        if future.get().is_watched() {
+        let resolved = FutureBase::resolve(&future, outcome);
+        let outcome = resolved.fault.map_or(Ok(()), Err);
+        if resolved.is_watched {
             self.thread.finish(outcome);
             let posted = FutureBase::notice(&future).and_then(|notice| post(py, notice));
             if let Err(error) = posted {
@@ -363,7 +370,10 @@ impl Hand {
                 let call = future.get().begin(py);
                 match call {
                     Some(_) => self.current = Some(future),
-                    None => self.thread.finish(Ok(())),
+                    None => {
+                        FutureBase::release(future.bind(py));
+                        self.thread.finish(Ok(()));
+                    }
                 }
                 call
             }

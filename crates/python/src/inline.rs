@@ -122,17 +122,17 @@ impl Stay {
     fn end(&mut self, py: Python<'_>, outcome: Outcome<'_>) {
         let (Some(future), Some(place)) = (self.future.take(), self.place.take()) else { return };
         let future = future.into_bound(py);
-        let fault = FutureBase::resolve(&future, outcome);
+        let resolved = FutureBase::resolve(&future, outcome);
         match place {
-            Place::Turn(inside) => inside.finish(fault.map_or(Ok(()), Err)),
+            Place::Turn(inside) => inside.finish(resolved.fault.map_or(Ok(()), Err)),
             Place::Within(n) => {
-                if let Some(fault) = fault {
+                if let Some(fault) = resolved.fault {
                     let stream = future.get().stream(py);
                     foreign::strand(&stream.get().0).fail_within(n, fault);
                 }
             }
         }
-        if future.get().is_watched() {
+        if resolved.is_watched {
             let posted = FutureBase::notice(&future).and_then(|notice| host::post(py, notice));
             if let Err(error) = posted {
                 error.write_unraisable(py, Some(future.as_any()));

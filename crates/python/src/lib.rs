@@ -8,6 +8,7 @@ mod exit;
 mod failure;
 mod future;
 mod gate;
+mod guarded;
 mod host;
 mod inline;
 mod own;

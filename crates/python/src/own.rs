@@ -6,14 +6,22 @@
 #![allow(unsafe_code, reason = "moves between threads what only its owner can reach")]
 
 use std::mem::ManuallyDrop;
-use std::thread::{self, ThreadId};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 pub(crate) struct Own<T> {
-    owner: ThreadId,
+    owner: usize,
     value: ManuallyDrop<T>,
+}
+
+/// A number that no other living thread has.
+#[inline]
+fn here() -> usize {
+    thread_local! {
+        static HERE: u8 = const { 0 };
+    }
+    HERE.with(|here| std::ptr::from_ref(here).addr())
 }
 
 // SAFETY: the value is reached and dropped on the thread that made it, and nowhere else.
@@ -23,11 +31,11 @@ unsafe impl<T> Sync for Own<T> {}
 
 impl<T> Own<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self { owner: thread::current().id(), value: ManuallyDrop::new(value) }
+        Self { owner: here(), value: ManuallyDrop::new(value) }
     }
 
     pub(crate) fn get(&mut self) -> PyResult<&mut T> {
-        if thread::current().id() != self.owner {
+        if here() != self.owner {
             return Err(PyRuntimeError::new_err("this object belongs to another thread"));
         }
         Ok(&mut self.value)
@@ -36,7 +44,7 @@ impl<T> Own<T> {
 
 impl<T> Drop for Own<T> {
     fn drop(&mut self) {
-        if thread::current().id() == self.owner {
+        if here() == self.owner {
             // SAFETY: the value is dropped once, since this is its owner's drop.
             unsafe { ManuallyDrop::drop(&mut self.value) };
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::loom_support::{
-    Cell, Counted, check, config, executor, native, run, spawn, unmanned, wait,
+    Cell, Counted, check, check_with_fewer, config, executor, native, run, spawn, unmanned, wait,
 };
 use crate::executor::{Executor, Refused};
 use crate::lane::{Crew, Job, Lane, Spawn};
@@ -65,7 +65,7 @@ fn a_worker_that_waits_inside_an_operation_is_replaced() {
 /// Threads that leave as soon as they idle: the lane never ends up with work and nobody awake.
 #[test]
 fn a_thread_that_retires_leaves_no_work_behind() {
-    check(|| {
+    check_with_fewer(1, || {
         let executor = unmanned();
         let keep_idle = Some(Duration::ZERO);
         let lane = Lane::new(Crew { limit: 2, keep_idle, spawn: Some(hire), recruiter: None });

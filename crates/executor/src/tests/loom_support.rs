@@ -15,14 +15,19 @@ use crate::executor::{Config, Executor};
 use crate::failure::Reason;
 use crate::point::Point;
 use crate::strand::{Leave, Runner, Turn};
-use crate::{Inside, Native, Operation, Strand};
+use crate::{Inside, Kind, Native, Operation, Strand};
 
 pub(super) use loom::thread::{JoinHandle, spawn};
 
-/// Runs every interleaving of `model` with few interruptions.
+/// Runs every interleaving of `model` with few interruptions: two, or as the environment says.
 pub(super) fn check(model: impl Fn() + Send + Sync + 'static) {
+    check_with_fewer(0, model);
+}
+
+/// As [`check`], for a model so large that it is run with `fewer` interruptions.
+pub(super) fn check_with_fewer(fewer: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = builder.preemption_bound.or(Some(2));
+    builder.preemption_bound = Some(builder.preemption_bound.unwrap_or(2) - fewer);
     builder.max_branches = 20_000;
     builder.check(model);
 }
@@ -95,7 +100,7 @@ pub(super) fn take(executor: &Executor) -> Turn {
 pub(super) fn run(turn: Turn) {
     match turn.run(Runner::Worker) {
         Leave::Gone => {}
-        Leave::Again(turn) => turn.schedule(),
+        Leave::Again(turn) => turn.dispatch(Kind::Native),
         Leave::Needs(turn, kind) => turn.dispatch(kind),
     }
 }

@@ -4,10 +4,7 @@ use std::sync::Arc;
 
 use clika_executor::{Deadlock, Executor, Operation, Point, Strand};
 
-use super::support::{
-    Gate, Log, enter, executor, host, native, rounds, soon, synchronize, wait, with_workers,
-    workers,
-};
+use super::support::{Gate, Log, enter, executor, failing, hold_workers, host, native, rounds, soon, synchronize, wait, with_workers, workers};
 
 /// Waits inside an operation.
 fn wait_inside(point: &Point) -> Result<(), Deadlock> {
@@ -261,4 +258,38 @@ fn promise_09_another_executors_strand_is_not_mistaken_for_ones_own() {
         Ok(waiting.until(soon()))
     });
     assert_eq!(outcome, Ok(true));
+}
+
+/// Waits for the end of its strand when it is dropped.
+struct Lingers(Arc<Strand>, Log<Result<(), Deadlock>>);
+
+impl Drop for Lingers {
+    fn drop(&mut self) {
+        self.1.add(wait_inside(&self.0.point()));
+    }
+}
+
+/// What an operation captured is dropped inside of it, whether it runs or is let go.
+#[test]
+fn promise_09_a_destructor_of_a_captured_value_cannot_wait_for_its_own_operation() {
+    let executor = executor();
+    let gate = hold_workers(&executor, workers());
+    let (strand, log) = (executor.strand(None), Log::new());
+    let lingers = || {
+        let lingers = Lingers(strand.clone(), log.clone());
+        native(move || drop(lingers))
+    };
+    strand.push(lingers()).unwrap();
+    strand.push(failing("on purpose")).unwrap();
+    strand.push(lingers()).unwrap();
+    let end = strand.point();
+    gate.open();
+    wait(&end);
+    assert_eq!(log.take(), [Err(Deadlock); 2]);
+    end.acknowledge();
+    let gate = hold_workers(&executor, workers());
+    strand.push(lingers()).unwrap();
+    executor.close();
+    assert_eq!(log.take(), [Err(Deadlock)]);
+    gate.open();
 }

@@ -130,7 +130,7 @@ fn promise_01_foreign_strands_wait_for_at_most_one_batch_of_each_other() {
     for (at, strand) in crowd.iter().enumerate() {
         for _ in 0..200 {
             let log = log.clone();
-            drop(strand.push(function(move || log.add(at))).unwrap());
+            strand.push(function(move || log.add(at))).unwrap();
         }
     }
     let last = language.executor.strand(None);
@@ -387,4 +387,48 @@ fn promise_07_a_foreign_function_behind_a_native_failure_is_skipped() {
         &second.failure().unwrap()
     ));
     language.close();
+}
+
+/// The lane asks for threads by itself, as it grows: nobody else does.
+#[test]
+fn promise_11_the_foreign_lane_asks_its_recruiter() {
+    static EXECUTOR: std::sync::OnceLock<Executor> = std::sync::OnceLock::new();
+    fn serve() {
+        let mut thread = ForeignThread::arrive(EXECUTOR.get().unwrap());
+        loop {
+            match thread.next::<Function>() {
+                Some(Next::Run(function)) => {
+                    let outcome = (function.work)();
+                    thread.finish(outcome.map_err(|reason| Fault { reason, site: None }));
+                }
+                Some(Next::Skip(..)) => thread.finish(Ok(())),
+                None if thread.rest() => {}
+                None => return,
+            }
+        }
+    }
+    fn recruit() -> std::io::Result<()> {
+        std::thread::Builder::new().spawn(serve).map(drop)
+    }
+    let executor = EXECUTOR.get_or_init(|| {
+        let recruiter = Some(recruit as clika_executor::Recruiter);
+        let config = clika_executor::Config {
+            workers: super::support::workers(),
+            host_threads: 64,
+            reporter: Box::new(|_| {}),
+            recruiter,
+        };
+        Executor::new(config).unwrap()
+    });
+    let gate = Gate::default();
+    for _ in 0..60 {
+        let gate = gate.clone();
+        executor.strand(None).push(function(move || gate.pass())).unwrap();
+    }
+    wait(&executor.strand(None).push_at(function(|| ())).unwrap());
+    gate.await_waiting(60);
+    gate.open();
+    assert!(executor.drain(soon()));
+    executor.close();
+    eventually(|| executor.threads()[2] == 0);
 }

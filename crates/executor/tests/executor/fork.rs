@@ -305,3 +305,31 @@ fn promise_13_the_parent_notices_nothing() {
         }
     });
 }
+
+/// Workers and host threads leave signals to the threads of the program, but for those that a
+/// fault of their own raises.
+#[test]
+fn promise_09_workers_take_no_signal_from_the_program() {
+    fn is_blocked(signal: i32) -> bool {
+        // SAFETY: the set is a plain value, which the first call fills.
+        unsafe {
+            let mut mask = std::mem::zeroed();
+            libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &raw mut mask);
+            libc::sigismember(&raw const mask, signal) == 1
+        }
+    }
+    let executor = executor();
+    let seen = super::support::Log::new();
+    let look = || {
+        let seen = seen.clone();
+        move || {
+            let blocked = [libc::SIGINT, libc::SIGTERM, libc::SIGALRM, libc::SIGUSR1];
+            let faults = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
+            seen.add((blocked.map(is_blocked), faults.map(is_blocked)));
+        }
+    };
+    wait(&executor.strand(None).push_at(native(look())).unwrap());
+    wait(&executor.strand(None).push_at(host(look())).unwrap());
+    assert_eq!(seen.take(), [([true; 4], [false; 5]); 2]);
+    assert!(!is_blocked(libc::SIGINT), "the submitter's own mask");
+}

@@ -286,3 +286,19 @@ fn promise_14_any_thread_may_use_any_strand() {
     strands.iter().for_each(synchronize);
     assert_eq!(ran.load(SeqCst), 4 * rounds(500));
 }
+
+/// No number of threads is too small.
+#[test]
+fn promise_17_an_executor_for_no_thread_gets_one() {
+    let config = clika_executor::Config {
+        workers: 0,
+        host_threads: 0,
+        reporter: Box::new(|_| {}),
+        recruiter: None,
+    };
+    let executor = Executor::new(config).unwrap();
+    for _ in 0..10 {
+        wait(&executor.strand(None).push_at(native(|| ())).unwrap());
+        wait(&executor.strand(None).push_at(host(|| ())).unwrap());
+    }
+}

@@ -216,3 +216,21 @@ fn failing_and_acknowledging_again_and_again() {
     assert!(ran.load(SeqCst) > 0);
     assert!(executor.drain(soon()));
 }
+
+/// Each strand's end starts the next by a call, which needs no stack of its own.
+#[test]
+fn a_chain_of_ten_thousand_calls() {
+    let _watchdog = Watchdog::new("a chain of calls".into());
+    let executor = executor();
+    let strands: Vec<_> = (0..10_000).map(|_| executor.strand(None)).collect();
+    let ran = Arc::new(AtomicUsize::new(0));
+    for pair in strands.windows(2) {
+        let (next, ran) = (pair[1].clone(), ran.clone());
+        pair[0].point().at(1).when_reached(move || {
+            next.push(clika_executor::Mark::new(move || count(&ran))).unwrap();
+        });
+    }
+    strands[0].push(native(|| ())).unwrap();
+    wait(&strands[9999].point().at(1));
+    assert_eq!(ran.load(SeqCst), 9_999);
+}

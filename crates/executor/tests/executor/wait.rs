@@ -307,7 +307,7 @@ fn promise_09_replacements_leave_when_the_waits_are_over() {
     });
 }
 
-/// Two waits at once in one operation, of which the first is not over.
+/// Waits that an operation holds at the same time use up no more than its own thread.
 #[test]
 fn promise_09_an_operation_may_hold_several_waits() {
     let executor = Arc::new(with_workers(1));
@@ -315,21 +315,42 @@ fn promise_09_an_operation_may_hold_several_waits() {
     let end = executor
         .strand(None)
         .push_at(native(move || {
-            let (first, second) = (others.strand(None), others.strand(None));
-            let held = {
+            let held = [(); 3].map(|()| {
                 let gate = gate.clone();
-                first.push_at(host(move || gate.pass())).unwrap()
-            };
-            let mut waiting = held.wait().unwrap();
-            assert!(!waiting.until(Some(Instant::now())));
-            wait_inside(&second.push_at(native(|| ())).unwrap());
-            wait_inside(&second.push_at(native(|| ())).unwrap());
+                others.strand(None).push_at(host(move || gate.pass())).unwrap()
+            });
+            let mut waits: Vec<_> = held.iter().map(|point| point.wait().unwrap()).collect();
+            for waiting in &mut waits {
+                assert!(!waiting.until(Some(Instant::now())));
+            }
+            wait_inside(&others.strand(None).push_at(native(|| ())).unwrap());
             gate.open();
-            assert!(waiting.until(soon()));
+            assert!(waits.iter_mut().all(|waiting| waiting.until(soon())));
         }))
         .unwrap();
     wait(&end);
     assert!(end.failure().is_none(), "{:?}", end.failure());
+    assert!(executor.drain(soon()));
+}
+
+/// A wait that was begun on one thread may be gone on with on another.
+#[test]
+fn promise_14_a_wait_may_move_to_another_thread() {
+    let executor = executor();
+    let gate = hold_workers(&executor, workers());
+    let point = executor.strand(None).push_at(native(|| ())).unwrap();
+    let mut waiting = point.wait().unwrap();
+    assert!(!waiting.until(Some(Instant::now())));
+    std::thread::scope(|scope| {
+        let (asked, answer) = std::sync::mpsc::channel();
+        scope.spawn(move || {
+            asked.send(()).unwrap();
+            assert!(waiting.until(soon()), "nobody woke the thread that waits");
+        });
+        answer.recv().unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        gate.open();
+    });
 }
 
 fn wait_inside(point: &clika_executor::Point) {

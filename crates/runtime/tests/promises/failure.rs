@@ -153,7 +153,8 @@ fn promise_07_an_await_of_the_stream_acknowledges() {
 
 #[test]
 fn promise_07_each_way_to_take_the_failed_operations_own_result_acknowledges() {
-    let ways: [fn(Future<()>) -> Result<(), Error>; 3] = [
+    type Take = fn(Future<()>) -> Result<(), Error>;
+    let ways: [Take; 3] = [
         Future::wait,
         |future| future.wait_timeout(Duration::MAX),
         |future| block_on(future),
@@ -398,17 +399,21 @@ fn promise_07_unrelated_streams_go_on() {
 }
 
 #[test]
-fn promise_07_a_failed_stream_does_not_wait_for_others_any_more() {
+fn promise_05_a_failed_stream_keeps_its_waits() {
     let _watchdog = watch();
-    let (stream, other) = (stream(), crate::stream());
-    fail(&stream, "broken");
+    let (stream, other, log) = (stream(), crate::stream(), Log::new());
     let gate = Gate::on(&other);
+    log.note(&other, "other");
+    let own = stream.call(|| throw("broken")).unwrap();
     stream.wait_stream(&other).unwrap();
-    stream.submit(|| ()).unwrap();
-    failed(stream.synchronize(), "broken");
-    assert!(!other.query_idle());
+    log.note(&stream, "skipped");
+    // What is submitted after the acknowledgement is behind the wait all the same.
+    failed(own.wait(), "broken");
+    log.note(&stream, "stream");
+    let wait = begin(&stream);
     gate.open();
-    other.synchronize().unwrap();
+    block_on(wait).unwrap();
+    assert_eq!(log.take(), ["other", "stream"]);
 }
 
 #[test]

@@ -1,0 +1,192 @@
+"""What is measured, with whom, and what we hold ourselves to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Language = Literal["rust", "python"]
+Mode = Literal["quiet", "busy"]
+OURS = "clika"
+
+PEERS: dict[Language, dict[str, str]] = {
+    "rust": {
+        OURS: "clika_runtime",
+        "std": "std mpsc + thread",
+        "crossbeam": "crossbeam + thread",
+        "rayon": "rayon, 1 thread",
+        "tokio": "tokio mpsc + task",
+    },
+    "python": {
+        OURS: "clika_runtime",
+        "queue": "SimpleQueue + thread",
+        "pool": "ThreadPoolExecutor(1)",
+        "mlx": "MLX",
+        "pocl": "PoCL",
+    },
+}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A bound for our median on the quiet machine: a number, or another peer's median."""
+
+    bound: float | str
+    at_least: bool = False
+
+    def met(self, ours: float, others: dict[str, float]) -> bool | None:
+        """Tell whether our figure is within the bound; None where the peer has no figure."""
+        bound = others.get(self.bound) if isinstance(self.bound, str) else self.bound
+        if bound is None:
+            return None
+        return ours >= bound if self.at_least else ours <= bound
+
+    def text(self, language: Language) -> str:
+        """Return the bound as a reader wants it."""
+        if self.bound == 0:
+            return "0"
+        bound = PEERS[language][self.bound] if isinstance(self.bound, str) else f"{self.bound:g}"
+        return f"{'≥' if self.at_least else '≤'} {bound}"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One row of the table."""
+
+    key: str
+    title: str
+    budget: Budget | None = None
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What one process measures."""
+
+    language: Language
+    name: str
+    figures: tuple[Figure, ...]
+    peers: tuple[str, ...]
+    modes: tuple[Mode, ...] = ("quiet", "busy")
+
+    @property
+    def label(self) -> str:
+        """The name that `--only` takes."""
+        return f"{self.language}-{self.name}"
+
+
+RUST = tuple(PEERS["rust"])
+PYTHON = tuple(PEERS["python"])
+
+MEASURES = (
+    Measure(
+        "rust",
+        "submit",
+        (
+            Figure("submit_ns", "submit a closure of one word, ns", Budget(60)),
+            Figure("rate_m", "the same, submitted and drained, M/s", Budget(15, at_least=True)),
+        ),
+        RUST,
+    ),
+    Measure(
+        "rust",
+        "marker",
+        (
+            Figure("hot_us", "marker + synchronize, hot, µs", Budget(0.5)),
+            Figure("idle_us", "marker + synchronize after 2 ms idle, µs", Budget(10)),
+        ),
+        RUST,
+    ),
+    Measure(
+        "rust",
+        "handover",
+        (
+            Figure("ahead_us", "hand-over of two streams, enqueued ahead, µs", Budget(0.15)),
+            Figure("total_us", "the same with the enqueuing, µs"),
+            Figure("next_us", "hand-over, each operation submits the next, µs"),
+        ),
+        RUST,
+    ),
+    Measure(
+        "rust",
+        "backlog",
+        (
+            Figure("10k_ns", "an operation of 10,000 waiting ones, ns"),
+            Figure("100k_ns", "an operation of 100,000 waiting ones, ns"),
+            Figure("1m_ns", "an operation of 1,000,000 waiting ones, ns"),
+            Figure("growth", "growth from 10,000 to 1,000,000, times", Budget(2)),
+        ),
+        RUST,
+        ("quiet",),
+    ),
+    Measure(
+        "rust",
+        "streams",
+        (
+            Figure("count", "streams with 10 operations each"),
+            Figure("create_us", "create one, µs"),
+            Figure("each_kb", "memory each, KB", Budget(0.4)),
+            Figure("threads", "threads added", Budget(0)),
+            Figure("rate_m", "operations run, M/s", Budget(4, at_least=True)),
+        ),
+        RUST,
+        ("quiet",),
+    ),
+    Measure(
+        "rust",
+        "overlap",
+        (Figure("gain", "gain of two streams over one, times", Budget(1.95, at_least=True)),),
+        RUST,
+        ("quiet",),
+    ),
+    Measure(
+        "python",
+        "submit",
+        (
+            Figure("submit_ns", "submit a trivial function¹, ns", Budget(600)),
+            Figure("rate_m", "the same, submitted and drained, M/s", Budget(1.5, at_least=True)),
+        ),
+        PYTHON,
+    ),
+    Measure(
+        "python",
+        "function",
+        (
+            Figure("hot_us", "function + synchronize, hot, µs", Budget(5)),
+            Figure("idle_us", "function + synchronize after 2 ms idle, µs", Budget("queue")),
+        ),
+        (OURS, "queue", "pool"),
+    ),
+    Measure(
+        "python",
+        "marker",
+        (
+            Figure("hot_us", "marker¹ + synchronize, hot, µs", Budget(3)),
+            Figure("idle_us", "marker¹ + synchronize after 2 ms idle, µs"),
+        ),
+        (OURS, "mlx", "pocl"),
+    ),
+    Measure(
+        "python",
+        "handover",
+        (Figure("total_us", "hand-over of two streams with the enqueuing, µs"),),
+        PYTHON,
+    ),
+    Measure(
+        "python",
+        "streams",
+        (
+            Figure("count", "streams with 10 operations each"),
+            Figure("create_us", "create one, µs"),
+            Figure("each_kb", "memory each, KB", Budget(2)),
+            Figure("threads", "threads added", Budget(0)),
+            Figure("rate_m", "operations run, M/s"),
+        ),
+        PYTHON,
+        ("quiet",),
+    ),
+)
+
+NOTE = (
+    "¹ MLX and PoCL run no Python functions: their operation is 1 + 1 and an empty kernel."
+    " SimpleQueue + thread gives no future and no result."
+)

@@ -1,0 +1,243 @@
+"""What the tests share: waits that cannot hang, work that can be held back, bounded subprocesses.
+
+Nothing here knows how the runtime works; everything goes through its public interface.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, NoReturn, TypeVar
+
+from clika_runtime import Event, Future, Stream
+
+T = TypeVar("T")
+
+#: No wait of these tests lasts longer; a longer one is a hang and fails.
+WATCHDOG: Final = 30.0
+
+
+class Boom(Exception):
+    """The failure that tests make."""
+
+
+def fail(error: BaseException) -> NoReturn:
+    """Raise ``error``: the shortest function that fails."""
+    raise error
+
+
+def nothing() -> None:
+    """Do nothing: the shortest function that works."""
+
+
+def stacks() -> str:
+    """Return the Python stack of every thread, for the report of a hang."""
+    frames = sys._current_frames().items()
+    return "\n".join(f"thread {ident}:\n{''.join(traceback.format_stack(frame))}" for ident, frame in frames)
+
+
+def wait_until(predicate: Callable[[], object], timeout: float = WATCHDOG) -> None:
+    """Return once ``predicate`` holds; fail with every thread's stack if it never does."""
+    deadline = time.monotonic() + timeout
+    while not predicate():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"still waiting after {timeout} s\n{stacks()}")
+        time.sleep(0.001)
+
+
+class Gate:
+    """A function to submit that runs until it is opened, and then returns its argument."""
+
+    def __init__(self) -> None:
+        self.started = threading.Event()
+        self._opened = threading.Event()
+
+    def __call__(self, value: Any = None) -> Any:
+        self.started.set()
+        assert self._opened.wait(2 * WATCHDOG), "nobody opened the gate"
+        return value
+
+    def open(self) -> None:
+        self._opened.set()
+
+
+@contextlib.contextmanager
+def held(*streams: Stream) -> Iterator[Gate]:
+    """Hold created streams back: an operation that has started on each ends when the gate opens."""
+    gate = Gate()
+    try:
+        for stream in streams:
+            started = threading.Event()
+            stream.submit(_start, started, gate)
+            assert started.wait(WATCHDOG), "the operation did not start"
+        yield gate
+    finally:
+        gate.open()
+
+
+def _start(started: threading.Event, gate: Gate) -> None:
+    started.set()
+    gate()
+
+
+def asleep(thread: threading.Thread) -> bool:
+    """Whether the thread has been asleep in the kernel for a while: it waits for something."""
+    stat = Path(f"/proc/self/task/{thread.native_id}/stat")
+    for _ in range(15):
+        assert thread.is_alive(), "the thread ended instead of waiting"
+        if stat.read_text().rpartition(")")[2].split()[0] != "S":
+            return False
+        time.sleep(0.002)
+    return True
+
+
+class Thread(threading.Thread):
+    """A daemon thread that keeps what its function returned or raised."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        super().__init__(daemon=True)
+        self._function = function
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self._result = self._function()
+        except BaseException as error:
+            self._error = error
+
+    def outcome(self) -> Any:
+        """Join the thread and return its result, or raise its error."""
+        self.join(WATCHDOG)
+        if self.is_alive():
+            raise AssertionError(f"the thread did not end\n{stacks()}")
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    def error(self) -> BaseException | None:
+        """Join the thread and return what it raised."""
+        with contextlib.suppress(BaseException):
+            self.outcome()
+        return self._error
+
+
+def in_threads(*functions: Callable[[], Any]) -> list[Any]:
+    """Run the functions at the same time, each in a thread of its own; return their results."""
+    threads = [Thread(function) for function in functions]
+    return [thread.outcome() for thread in threads]
+
+
+def raised_by(wait: Callable[[], object]) -> BaseException | None:
+    """Return what ``wait`` raised, or None."""
+    try:
+        wait()
+    except BaseException as error:
+        return error
+    return None
+
+
+def finish(waitable: Stream | Event) -> None:
+    """Synchronize under the watchdog."""
+    waitable.synchronize(timeout=WATCHDOG)
+
+
+def settle(*waitables: Stream | Event | Future) -> None:
+    """Wait until work is over without acknowledging any failure."""
+    for waitable in waitables:
+        if isinstance(waitable, Stream):
+            waitable = waitable.record_event()
+        wait_until(waitable.query if isinstance(waitable, Event) else waitable.done)
+
+
+@contextlib.contextmanager
+def reports() -> Iterator[list[BaseException | None]]:
+    """Collect what reaches ``sys.unraisablehook``."""
+    seen: list[BaseException | None] = []
+    before, sys.unraisablehook = sys.unraisablehook, lambda report: seen.append(report.exc_value)
+    try:
+        yield seen
+    finally:
+        gc.collect()
+        sys.unraisablehook = before
+
+
+def status(field: str) -> int:
+    """Return a number of ``/proc/self/status``, such as ``Threads`` or ``VmRSS`` (kilobytes)."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == field:
+            return int(value.split()[0])
+    raise KeyError(field)
+
+
+#: Runs before every script. On SIGQUIT a script prints its stacks (by a handler and not by faulthandler's timer,
+#: whose thread a forked child would miss at its exit). A shell may have left SIGINT ignored.
+_PRELUDE: Final = (
+    "import faulthandler as _f, signal as _s; _f.register(_s.SIGQUIT);"
+    " _s.signal(_s.SIGINT, _s.default_int_handler)\n"
+)
+
+
+def run_python(
+    code: str,
+    *arguments: str,
+    timeout: float = 60.0,
+    env: dict[str, str] | None = None,
+    check: bool = True,
+) -> subprocess.CompletedProcess[str]:
+    """Run a script in a fresh interpreter that cannot outlive ``timeout``.
+
+    The script runs from a file, so ``multiprocessing`` can import it, and may use what this module offers.
+    All that it started is killed with it. With ``check`` it must end with exit status 0 and a silent stderr.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        script, stdout, stderr = (Path(folder, name) for name in ("script.py", "stdout", "stderr"))
+        script.write_text(_PRELUDE + textwrap.dedent(code))
+        with stdout.open("w") as out, stderr.open("w") as err:
+            process = subprocess.Popen(
+                [sys.executable, str(script), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env={**os.environ, "PYTHONPATH": _search_path(), **(env or {})},
+                start_new_session=True,
+            )
+        status = _end_of(process, timeout)
+        result = subprocess.CompletedProcess(process.args, status, stdout.read_text(), stderr.read_text(errors="replace"))
+    assert status is not None, f"the script outlived {timeout} s\n{result.stdout}\n{result.stderr}"
+    if check:
+        assert (status, result.stderr) == (0, ""), f"exit status {status}\n{result.stdout}\n{result.stderr}"
+    return result
+
+
+def _end_of(process: subprocess.Popen[bytes], timeout: float) -> int | None:
+    """Wait for a process and end its whole session; return its exit status, or None if it hung."""
+    try:
+        return process.wait(timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGQUIT)
+        time.sleep(1.0)  # for the stacks to be printed
+        return None
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _search_path() -> str:
+    inherited = os.environ.get("PYTHONPATH")
+    here = str(Path(__file__).parent)
+    return f"{here}{os.pathsep}{inherited}" if inherited else here
