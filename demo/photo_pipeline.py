@@ -28,10 +28,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from clika_runtime import Device, Stream
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 from tqdm import tqdm
+
+from clika_runtime import Device, Stream
 
 Floats = NDArray[np.float32]
 Bytes = NDArray[np.uint8]

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 import pytest
-from clika_runtime import Device, Stream
 from harness import WATCHDOG, finish
+
+from clika_runtime import Device, Stream
 
 #: The property tests draw their programs from this seed; give the printed one to see a failure again.
 SEED: Final = int(os.environ.get("CLIKA_TEST_SEED") or random.SystemRandom().randrange(2**32))

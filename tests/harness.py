@@ -44,7 +44,9 @@ def nothing() -> None:
 def stacks() -> str:
     """Return the Python stack of every thread, for the report of a hang."""
     frames = sys._current_frames().items()
-    return "\n".join(f"thread {ident}:\n{''.join(traceback.format_stack(frame))}" for ident, frame in frames)
+    return "\n".join(
+        f"thread {ident}:\n{''.join(traceback.format_stack(frame))}" for ident, frame in frames
+    )
 
 
 def wait_until(predicate: Callable[[], object], timeout: float = WATCHDOG) -> None:
@@ -216,10 +218,14 @@ def run_python(
                 start_new_session=True,
             )
         status = _end_of(process, timeout)
-        result = subprocess.CompletedProcess(process.args, status, stdout.read_text(), stderr.read_text(errors="replace"))
+        result = subprocess.CompletedProcess(
+            process.args, status, stdout.read_text(), stderr.read_text(errors="replace")
+        )
     assert status is not None, f"the script outlived {timeout} s\n{result.stdout}\n{result.stderr}"
     if check:
-        assert (status, result.stderr) == (0, ""), f"exit status {status}\n{result.stdout}\n{result.stderr}"
+        assert (status, result.stderr) == (0, ""), (
+            f"exit status {status}\n{result.stdout}\n{result.stderr}"
+        )
     return result
 
 

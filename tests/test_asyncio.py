@@ -8,8 +8,21 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
+from harness import (
+    WATCHDOG,
+    Boom,
+    fail,
+    finish,
+    held,
+    in_threads,
+    nothing,
+    raised_by,
+    run_python,
+    settle,
+    status,
+)
+
 from clika_runtime import Event, Future, Stream
-from harness import WATCHDOG, Boom, fail, finish, held, in_threads, nothing, raised_by, run_python, settle, status
 
 Streams = Callable[[int], list[Stream]]
 Waitable = Stream | Event | Future
@@ -115,7 +128,9 @@ def test_every_await_under_way_raises(stream: Stream) -> None:
         with held(stream) as gate:
             future = stream.submit(fail, error)
             event = stream.record_event()
-            waits = [value_of(waitable) for waitable in (stream, event, future, stream, event, future)]
+            waits = [
+                value_of(waitable) for waitable in (stream, event, future, stream, event, future)
+            ]
             tasks = [asyncio.ensure_future(wait) for wait in waits]
             await turns()
             gate.open()
@@ -126,14 +141,20 @@ def test_every_await_under_way_raises(stream: Stream) -> None:
 
 
 @pytest.mark.promise(8)
-@pytest.mark.parametrize("error", [StopIteration(3), StopAsyncIteration(), GeneratorExit()], ids=repr)
+@pytest.mark.parametrize(
+    "error", [StopIteration(3), StopAsyncIteration(), GeneratorExit()], ids=repr
+)
 @pytest.mark.parametrize("kind", KINDS)
-def test_control_flow_exceptions_do_not_break_asyncio(stream: Stream, error: BaseException, kind: str) -> None:
+def test_control_flow_exceptions_do_not_break_asyncio(
+    stream: Stream, error: BaseException, kind: str
+) -> None:
     """``StopIteration`` cannot leave a coroutine; as anywhere in Python it arrives inside a ``RuntimeError``."""
 
     async def main() -> tuple[BaseException | None, str]:
         failed = stream.submit(fail, error)
-        waitable: Waitable = {"future": failed, "event": stream.record_event(), "stream": stream}[kind]
+        waitable: Waitable = {"future": failed, "event": stream.record_event(), "stream": stream}[
+            kind
+        ]
         try:
             return await value_of(waitable), "no error"
         except BaseException as raised:
@@ -141,7 +162,9 @@ def test_control_flow_exceptions_do_not_break_asyncio(stream: Stream, error: Bas
 
     raised, after = bounded(main())
     assert after == "the loop goes on"
-    assert raised is error or (isinstance(raised, RuntimeError) and error in (raised.__cause__, raised.__context__))
+    assert raised is error or (
+        isinstance(raised, RuntimeError) and error in (raised.__cause__, raised.__context__)
+    )
 
 
 @pytest.mark.promise(2)
@@ -237,7 +260,9 @@ def test_a_cancelled_await_acknowledges_nothing(stream: Stream, kind: str) -> No
     async def main() -> None:
         with held(stream) as gate:
             future = stream.submit(fail, error)
-            task = asyncio.ensure_future(value_of({"event": stream.record_event(), "stream": stream}[kind]))
+            task = asyncio.ensure_future(
+                value_of({"event": stream.record_event(), "stream": stream}[kind])
+            )
             await turns()
             task.cancel()
             await asyncio.wait([task])

@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable
 
 import pytest
-from clika_runtime import Stream
 from harness import WATCHDOG, Gate, finish, held, nothing, run_python, status, wait_until
+
+from clika_runtime import Stream
 
 pytestmark = pytest.mark.promise(11)
 
@@ -147,7 +148,10 @@ def test_a_function_does_not_see_leftovers_of_earlier_ones(streams: Streams) -> 
         stream.submit(decimal.setcontext, decimal.Context(prec=3))
     for stream in crowd * 5:
         assert stream.submit(variable.get).result(WATCHDOG) == "untouched"
-        assert stream.submit(lambda: decimal.getcontext().prec).result(WATCHDOG) == decimal.DefaultContext.prec
+        assert (
+            stream.submit(lambda: decimal.getcontext().prec).result(WATCHDOG)
+            == decimal.DefaultContext.prec
+        )
 
 
 def test_a_callback_does_not_see_leftovers_either(stream: Stream) -> None:

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable, Iterator
 
 import pytest
-from clika_runtime import Device, Stream, current_stream
 from harness import WATCHDOG, Boom, finish, held, in_threads
+
+from clika_runtime import Device, Stream, current_stream
 
 Streams = Callable[[int], list[Stream]]
 
@@ -35,7 +36,9 @@ def test_contexts_nest(device: Device, default: Stream, streams: Streams) -> Non
     assert current_stream(device) == default
 
 
-def test_one_stream_nests_in_itself(device: Device, default: Stream, stream: Stream, other: Stream) -> None:
+def test_one_stream_nests_in_itself(
+    device: Device, default: Stream, stream: Stream, other: Stream
+) -> None:
     with other:
         with stream, stream:
             with stream:
@@ -45,7 +48,9 @@ def test_one_stream_nests_in_itself(device: Device, default: Stream, stream: Str
     assert current_stream(device) == default
 
 
-def test_the_default_stream_can_be_made_current(device: Device, default: Stream, stream: Stream) -> None:
+def test_the_default_stream_can_be_made_current(
+    device: Device, default: Stream, stream: Stream
+) -> None:
     with stream, default:
         assert current_stream(device) == default
 
@@ -103,7 +108,9 @@ def test_tasks_do_not_see_each_other(device: Device, default: Stream, streams: S
     assert current_stream(device) == default
 
 
-def test_two_tasks_share_a_stream(device: Device, default: Stream, stream: Stream, other: Stream) -> None:
+def test_two_tasks_share_a_stream(
+    device: Device, default: Stream, stream: Stream, other: Stream
+) -> None:
     async def use(inner: Stream) -> None:
         with stream:
             await asyncio.sleep(0)
@@ -120,7 +127,9 @@ def test_two_tasks_share_a_stream(device: Device, default: Stream, stream: Strea
     asyncio.run(main())
 
 
-def test_a_task_starts_with_the_stream_of_its_creator(device: Device, stream: Stream, other: Stream) -> None:
+def test_a_task_starts_with_the_stream_of_its_creator(
+    device: Device, stream: Stream, other: Stream
+) -> None:
     async def child() -> Stream:
         return current_stream(device)
 
@@ -133,7 +142,9 @@ def test_a_task_starts_with_the_stream_of_its_creator(device: Device, stream: St
     asyncio.run(main())
 
 
-def test_a_generator_used_up_inside_a_context(device: Device, default: Stream, stream: Stream, other: Stream) -> None:
+def test_a_generator_used_up_inside_a_context(
+    device: Device, default: Stream, stream: Stream, other: Stream
+) -> None:
     def numbers() -> Iterator[int]:
         with other:
             assert current_stream(device) == other
@@ -146,7 +157,9 @@ def test_a_generator_used_up_inside_a_context(device: Device, default: Stream, s
     assert current_stream(device) == default
 
 
-def test_a_generator_closed_while_suspended(device: Device, default: Stream, stream: Stream) -> None:
+def test_a_generator_closed_while_suspended(
+    device: Device, default: Stream, stream: Stream
+) -> None:
     def numbers() -> Iterator[int]:
         with stream:
             yield from range(3)
@@ -157,7 +170,9 @@ def test_a_generator_closed_while_suspended(device: Device, default: Stream, str
     assert current_stream(device) == default
 
 
-def test_contexts_of_many_depths(device: Device, default: Stream, stream: Stream, other: Stream) -> None:
+def test_contexts_of_many_depths(
+    device: Device, default: Stream, stream: Stream, other: Stream
+) -> None:
     def enter(depth: int) -> None:
         mine = (stream, other)[depth % 2]
         with mine:

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from clika_runtime import CancelledError, DeadlockError, Device, Event, Future, Stream
 from harness import (
     WATCHDOG,
     Boom,
@@ -22,6 +21,8 @@ from harness import (
     reports,
     wait_until,
 )
+
+from clika_runtime import CancelledError, DeadlockError, Device, Event, Future, Stream
 
 pytestmark = pytest.mark.promise(3)
 
@@ -165,8 +166,12 @@ def test_an_event_recorded_inside_orders_a_created_stream(stream: Stream, defaul
 
 
 @pytest.mark.promise(9)
-@pytest.mark.parametrize("wait", [finish, lambda d: finish(d.record_event())], ids=["stream", "event"])
-def test_waiting_inside_for_the_enclosing_operation(default: Stream, wait: Callable[[Stream], None]) -> None:
+@pytest.mark.parametrize(
+    "wait", [finish, lambda d: finish(d.record_event())], ids=["stream", "event"]
+)
+def test_waiting_inside_for_the_enclosing_operation(
+    default: Stream, wait: Callable[[Stream], None]
+) -> None:
     with pytest.raises(DeadlockError):
         default.submit(wait, default).result()
     assert default.submit(int, "7").result() == 7

@@ -7,11 +7,26 @@ import os
 import pickle
 
 import pytest
-from clika_runtime import Device, InvalidArgumentError, Stream, devices
 from harness import run_python
 
+from clika_runtime import Device, InvalidArgumentError, Stream, devices
+
 MISSING = ["vulkan:999", "cuda:999", "cpu:1", "cpu:4294967296", "cpu:18446744073709551616"]
-UNKNOWN = ["", ":", "gpu", "cpu:", "cpu:-1", "cpu:x", "cpu:0:0", "cpu:0.0", "cpu0", "c\0pu", "\ud800", "cpu:٠", "x" * 1_000_000]
+UNKNOWN = [
+    "",
+    ":",
+    "gpu",
+    "cpu:",
+    "cpu:-1",
+    "cpu:x",
+    "cpu:0:0",
+    "cpu:0.0",
+    "cpu0",
+    "c\0pu",
+    "\ud800",
+    "cpu:٠",
+    "x" * 1_000_000,
+]
 
 
 @pytest.mark.parametrize("text", ["cpu", "cpu:0", "CPU", "Cpu:0"])
@@ -66,7 +81,9 @@ def test_what_a_cpu_tells(device: Device) -> None:
     assert list(device.formats)
 
 
-@pytest.mark.parametrize("name", ["kind", "index", "name", "total_memory", "compute_units", "driver_version"])
+@pytest.mark.parametrize(
+    "name", ["kind", "index", "name", "total_memory", "compute_units", "driver_version"]
+)
 def test_properties_are_read_only(device: Device, name: str) -> None:
     with pytest.raises(AttributeError):
         setattr(device, name, None)

@@ -6,10 +6,24 @@ import gc
 import time
 from collections.abc import Callable
 
-import clika_runtime
 import pytest
+from harness import (
+    WATCHDOG,
+    Boom,
+    Gate,
+    Thread,
+    asleep,
+    fail,
+    finish,
+    held,
+    nothing,
+    settle,
+    status,
+    wait_until,
+)
+
+import clika_runtime
 from clika_runtime import Event, InvalidArgumentError, Stream
-from harness import WATCHDOG, Boom, Gate, Thread, asleep, fail, finish, held, nothing, settle, status, wait_until
 
 pytestmark = pytest.mark.promise(5)
 
@@ -38,7 +52,9 @@ def test_an_event_keeps_its_stream(device: clika_runtime.Device) -> None:
 
 
 @pytest.mark.parametrize("timing", [False, True])
-def test_the_mark_covers_what_was_submitted_before_and_nothing_else(stream: Stream, timing: bool) -> None:
+def test_the_mark_covers_what_was_submitted_before_and_nothing_else(
+    stream: Stream, timing: bool
+) -> None:
     done: list[int] = []
     later = Gate()
     for i in range(100):
@@ -167,7 +183,9 @@ def test_seeing_query_true_is_seeing_the_writes(stream: Stream) -> None:
         assert done == [i]
 
 
-def test_the_default_stream_and_a_created_one_wait_for_each_other(stream: Stream, default: Stream) -> None:
+def test_the_default_stream_and_a_created_one_wait_for_each_other(
+    stream: Stream, default: Stream
+) -> None:
     done: list[str] = []
     with held(stream) as gate:
         stream.submit(done.append, "created")

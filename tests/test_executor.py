@@ -6,10 +6,11 @@ import asyncio
 import concurrent.futures
 from collections.abc import Callable
 
-import clika_runtime
 import pytest
-from clika_runtime import Future, Stream
 from harness import WATCHDOG, Boom, fail, finish, held, nothing, raised_by
+
+import clika_runtime
+from clika_runtime import Future, Stream
 
 
 def test_it_is_an_executor_of_the_standard_library(stream: Stream) -> None:
@@ -115,7 +116,9 @@ def test_it_serves_an_event_loop(stream: Stream) -> None:
     async def main() -> list[int]:
         loop = asyncio.get_running_loop()
         executor = stream.as_executor()
-        return await asyncio.gather(*[loop.run_in_executor(executor, int, str(i)) for i in range(20)])
+        return await asyncio.gather(
+            *[loop.run_in_executor(executor, int, str(i)) for i in range(20)]
+        )
 
     assert asyncio.run(main()) == list(range(20))
 
@@ -135,7 +138,9 @@ def test_it_serves_the_default_stream(default: Stream) -> None:
     [lambda e: e.submit(), lambda e: e.submit(3), lambda e: e.submit(None, 1)],
     ids=["nothing", "a number", "None"],
 )
-def test_bad_submissions(stream: Stream, call: Callable[[concurrent.futures.Executor], object]) -> None:
+def test_bad_submissions(
+    stream: Stream, call: Callable[[concurrent.futures.Executor], object]
+) -> None:
     executor = stream.as_executor()
     with pytest.raises(TypeError):
         call(executor)

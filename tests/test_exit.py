@@ -23,7 +23,9 @@ def say(word):
 BROKEN = ("Fatal", "panicked", "SIGABRT", "Segmentation", "core dumped")
 
 
-def ends(script: str, output: str = "", *, status: int = 0, bound: str = "1", quiet: bool = True) -> str:
+def ends(
+    script: str, output: str = "", *, status: int = 0, bound: str = "1", quiet: bool = True
+) -> str:
     """Run a script to its end and return its stderr; work may be dropped ``bound`` seconds after the end."""
     result = run_python(SETUP + script, env={"CLIKA_EXIT_TIMEOUT": bound}, check=False, timeout=40)
     assert (result.returncode, result.stdout.split()) == (status, output.split()), result.stderr
@@ -46,7 +48,10 @@ DRAINED = {
         "stream.submit(time.sleep, 0.1); stream.submit(work)",
         "made",
     ),
-    "a stream without a handle": ("stream.submit(time.sleep, 0.1); stream.submit(say, 'done'); del stream", "done"),
+    "a stream without a handle": (
+        "stream.submit(time.sleep, 0.1); stream.submit(say, 'done'); del stream",
+        "done",
+    ),
     "parked streams": (
         "other = Stream.create(device); stream.submit(time.sleep, 0.1)\n"
         "other.wait_stream(stream); other.submit(say, 'after')",
@@ -57,9 +62,18 @@ DRAINED = {
         "stream.submit(lambda: (future.result(), say('waited')))",
         "waited",
     ),
-    "callbacks": ("stream.submit(time.sleep, 0.1)\nstream.submit(nothing).add_done_callback(lambda _: say('called'))", "called"),
-    "an executor": ("executor = stream.as_executor(); executor.submit(time.sleep, 0.1); executor.submit(say, 'done')", "done"),
-    "cancelled work": ("stream.submit(time.sleep, 0.1); stream.submit(say, 'no').cancel(); stream.submit(say, 'yes')", "yes"),
+    "callbacks": (
+        "stream.submit(time.sleep, 0.1)\nstream.submit(nothing).add_done_callback(lambda _: say('called'))",
+        "called",
+    ),
+    "an executor": (
+        "executor = stream.as_executor(); executor.submit(time.sleep, 0.1); executor.submit(say, 'done')",
+        "done",
+    ),
+    "cancelled work": (
+        "stream.submit(time.sleep, 0.1); stream.submit(say, 'no').cancel(); stream.submit(say, 'yes')",
+        "yes",
+    ),
 }
 
 
@@ -209,9 +223,17 @@ sys.late = Late(Stream.create(device))
 
 
 STATUS = {
-    "sys.exit": ("stream.submit(time.sleep, 0.2); stream.submit(say, 'done'); sys.exit(3)", "done", 3),
+    "sys.exit": (
+        "stream.submit(time.sleep, 0.2); stream.submit(say, 'done'); sys.exit(3)",
+        "done",
+        3,
+    ),
     "os._exit": ("stream.submit(time.sleep, 1000); os._exit(4)", "", 4),
-    "sys.exit in work": ("assert isinstance(stream.submit(sys.exit, 5).exception(), SystemExit); say('on')", "on", 0),
+    "sys.exit in work": (
+        "assert isinstance(stream.submit(sys.exit, 5).exception(), SystemExit); say('on')",
+        "on",
+        0,
+    ),
     "os._exit in work": ("stream.submit(os._exit, 6); stream.synchronize()", "", 6),
 }
 
@@ -260,7 +282,9 @@ def test_a_failure_nobody_acknowledged_is_reported_once(script: str) -> None:
 
 @pytest.mark.promise(7)
 def test_an_acknowledged_failure_is_not_reported() -> None:
-    ends("future = stream.submit(fail, ValueError()); future.exception(); default.submit(fail, ValueError()).exception()")
+    ends(
+        "future = stream.submit(fail, ValueError()); future.exception(); default.submit(fail, ValueError()).exception()"
+    )
 
 
 def test_everything_alive_at_the_end() -> None:
@@ -296,7 +320,11 @@ loop.run_forever()
 
 
 def test_nothing_used_costs_nothing() -> None:
-    run_python("import clika_runtime; clika_runtime.devices()", env={"CLIKA_EXIT_TIMEOUT": "1000"}, timeout=20)
+    run_python(
+        "import clika_runtime; clika_runtime.devices()",
+        env={"CLIKA_EXIT_TIMEOUT": "1000"},
+        timeout=20,
+    )
 
 
 def test_an_idle_runtime_does_not_wait_for_its_bound() -> None:

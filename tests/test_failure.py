@@ -14,9 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import clika_runtime
 import pytest
-from clika_runtime import CancelledError, Device, Future, Stream
 from harness import (
     WATCHDOG,
     Boom,
@@ -34,6 +32,9 @@ from harness import (
     status,
     wait_until,
 )
+
+import clika_runtime
+from clika_runtime import CancelledError, Device, Future, Stream
 
 pytestmark = pytest.mark.promise(7)
 
@@ -123,7 +124,13 @@ def test_raising_often_adds_no_second_note(stream: Stream, other: Stream) -> Non
     future = failed(stream, error)
     event = stream.record_event()
     other.wait_event(event)
-    waits = [event.synchronize, other.synchronize, stream.synchronize, event.synchronize, future.result]
+    waits = [
+        event.synchronize,
+        other.synchronize,
+        stream.synchronize,
+        event.synchronize,
+        future.result,
+    ]
     assert [raised_by(wait) for wait in waits] == [error] * len(waits)
     assert len(notes(error)) == 1
 
@@ -137,9 +144,16 @@ def test_an_error_that_already_has_notes_keeps_them(stream: Stream) -> None:
 
 
 @pytest.mark.parametrize(
-    "function", [functools.partial(fail, Boom()), lambda: fail(Boom()), type("C", (), {"__call__": lambda _: fail(Boom())})()]
+    "function",
+    [
+        functools.partial(fail, Boom()),
+        lambda: fail(Boom()),
+        type("C", (), {"__call__": lambda _: fail(Boom())})(),
+    ],
 )
-def test_callables_without_a_name_get_a_note_too(stream: Stream, function: Callable[[], None]) -> None:
+def test_callables_without_a_name_get_a_note_too(
+    stream: Stream, function: Callable[[], None]
+) -> None:
     error = stream.submit(function).exception(WATCHDOG)
     assert isinstance(error, Boom)
     assert stream.name in notes(error)[-1]
@@ -243,12 +257,29 @@ def test_what_acknowledges(stream: Stream, way: str) -> None:
 NOT_ACKNOWLEDGING: dict[str, Callable[[Stream, Future, Stream], object]] = {
     "event": lambda stream, future, other: raised_by(lambda: finish(stream.record_event())),
     "await event": lambda stream, future, other: raised_by(lambda: awaited(stream.record_event())),
-    "another stream's wait": lambda stream, future, other: (other.wait_stream(stream), raised_by(lambda: finish(other))),
+    "another stream's wait": lambda stream, future, other: (
+        other.wait_stream(stream),
+        raised_by(lambda: finish(other)),
+    ),
     "a callback": lambda stream, future, other: called_back(future),
-    "query": lambda stream, future, other: (stream.query_idle(), stream.pending, repr(stream), stream.record_event().query()),
-    "a skipped future": lambda stream, future, other: assert_skipped(stream.submit(nothing), future_error(stream)),
-    "concurrent.futures.wait": lambda stream, future, other: concurrent.futures.wait([future], WATCHDOG),
-    "state": lambda stream, future, other: (future.done(), future.cancelled(), future.cancel(), repr(future)),
+    "query": lambda stream, future, other: (
+        stream.query_idle(),
+        stream.pending,
+        repr(stream),
+        stream.record_event().query(),
+    ),
+    "a skipped future": lambda stream, future, other: assert_skipped(
+        stream.submit(nothing), future_error(stream)
+    ),
+    "concurrent.futures.wait": lambda stream, future, other: concurrent.futures.wait(
+        [future], WATCHDOG
+    ),
+    "state": lambda stream, future, other: (
+        future.done(),
+        future.cancelled(),
+        future.cancel(),
+        repr(future),
+    ),
     "the other stream": lambda stream, future, other: finish(other),
 }
 
@@ -279,7 +310,12 @@ def test_a_timeout_acknowledges_nothing(stream: Stream) -> None:
     error = Boom()
     with held(stream) as gate:
         future = stream.submit(fail, error)
-        for wait in (stream.synchronize, future.result, future.exception, stream.record_event().synchronize):
+        for wait in (
+            stream.synchronize,
+            future.result,
+            future.exception,
+            stream.record_event().synchronize,
+        ):
             with pytest.raises(clika_runtime.TimeoutError):
                 wait(timeout=0)
         gate.open()
@@ -310,7 +346,12 @@ def test_every_wait_under_way_raises(stream: Stream) -> None:
     with held(stream) as gate:
         future = stream.submit(fail, error)
         event = stream.record_event()
-        waits = [lambda: finish(stream), lambda: finish(event), lambda: future.result(WATCHDOG), lambda: awaited(stream)]
+        waits = [
+            lambda: finish(stream),
+            lambda: finish(event),
+            lambda: future.result(WATCHDOG),
+            lambda: awaited(stream),
+        ]
         waiters = [Thread(wait) for wait in waits * 3]
         wait_until(lambda: all(asleep(waiter) for waiter in waiters))
         gate.open()
@@ -375,7 +416,9 @@ def test_streams_that_wait_for_a_failed_point_fail_with_the_same_origin(
         assert_works(stream)
 
 
-def test_a_waiting_stream_that_has_failed_keeps_its_own_failure(stream: Stream, other: Stream) -> None:
+def test_a_waiting_stream_that_has_failed_keeps_its_own_failure(
+    stream: Stream, other: Stream
+) -> None:
     mine, theirs = Boom("mine"), Boom("theirs")
     failed(stream, theirs)
     failed(other, mine)
@@ -398,7 +441,9 @@ def test_an_event_before_the_failed_point_is_not_failed(stream: Stream, other: S
 
 
 @pytest.mark.parametrize("timing", [False, True])
-def test_an_event_behind_the_failed_point_stays_failed(stream: Stream, other: Stream, timing: bool) -> None:
+def test_an_event_behind_the_failed_point_stays_failed(
+    stream: Stream, other: Stream, timing: bool
+) -> None:
     """Acknowledging opens a new stretch of the timeline and changes nothing about the points of the old one."""
     error = Boom()
     failed(stream, error)
@@ -414,7 +459,9 @@ def test_an_event_behind_the_failed_point_stays_failed(stream: Stream, other: St
     assert_works(stream)
 
 
-def test_acknowledging_one_stream_leaves_the_failure_of_another(stream: Stream, other: Stream) -> None:
+def test_acknowledging_one_stream_leaves_the_failure_of_another(
+    stream: Stream, other: Stream
+) -> None:
     error = Boom()
     failed(stream, error)
     other.wait_stream(stream)
@@ -425,7 +472,9 @@ def test_acknowledging_one_stream_leaves_the_failure_of_another(stream: Stream, 
     assert_works(other)
 
 
-def test_a_failure_in_the_default_stream_reaches_created_ones(stream: Stream, default: Stream) -> None:
+def test_a_failure_in_the_default_stream_reaches_created_ones(
+    stream: Stream, default: Stream
+) -> None:
     error = Boom()
     default.submit(fail, error)
     stream.wait_stream(default)
@@ -442,7 +491,9 @@ def test_a_thousand_streams_fail_with_one(streams: Streams) -> None:
         for before, stream in zip([first, *rest], rest, strict=False):
             stream.wait_stream(before)
         gate.open()
-    assert [raised_by(lambda stream=stream: finish(stream)) for stream in reversed([first, *rest])] == [error] * 1000
+    assert [
+        raised_by(lambda stream=stream: finish(stream)) for stream in reversed([first, *rest])
+    ] == [error] * 1000
     assert len(notes(error)) == 1
 
 
@@ -557,7 +608,9 @@ def recurse() -> None:
     ],
     ids=lambda kind: f"{kind.__module__}.{kind.__name__}",
 )  # fmt: skip
-def test_any_exception_is_a_failure_like_every_other(stream: Stream, kind: type[BaseException]) -> None:
+def test_any_exception_is_a_failure_like_every_other(
+    stream: Stream, kind: type[BaseException]
+) -> None:
     error = kind("text")
     future = stream.submit(fail, error)
     skipped = stream.submit(nothing)

@@ -10,10 +10,24 @@ import operator
 import threading
 from collections.abc import Callable
 
-import clika_runtime
 import pytest
+from harness import (
+    WATCHDOG,
+    Boom,
+    Gate,
+    Thread,
+    asleep,
+    fail,
+    finish,
+    held,
+    nothing,
+    raised_by,
+    settle,
+    wait_until,
+)
+
+import clika_runtime
 from clika_runtime import Future, Stream
-from harness import WATCHDOG, Boom, Gate, Thread, asleep, fail, finish, held, nothing, raised_by, settle, wait_until
 
 Streams = Callable[[int], list[Stream]]
 
@@ -38,13 +52,18 @@ def test_states(stream: Stream) -> None:
 
 
 @pytest.mark.parametrize(
-    "function", [functools.partial(int, "11", base=2), operator.itemgetter(3), "3".__add__, type("C", (), {})]
+    "function",
+    [functools.partial(int, "11", base=2), operator.itemgetter(3), "3".__add__, type("C", (), {})],
 )
 def test_any_callable_will_do(stream: Stream, function: Callable[..., object]) -> None:
-    arguments = {"itemgetter": ([0, 1, 2, 3],), "__add__": ("0",)}.get(getattr(function, "__name__", ""), ())
+    arguments = {"itemgetter": ([0, 1, 2, 3],), "__add__": ("0",)}.get(
+        getattr(function, "__name__", ""), ()
+    )
     if isinstance(function, operator.itemgetter):
         arguments = ([0, 1, 2, 3],)
-    assert stream.submit(function, *arguments).result(WATCHDOG) in (3, "30") or isinstance(function, type)
+    assert stream.submit(function, *arguments).result(WATCHDOG) in (3, "30") or isinstance(
+        function, type
+    )
 
 
 @pytest.mark.parametrize("take", [Future.result, Future.exception])
@@ -87,7 +106,11 @@ def test_cancelling_skips_what_has_not_started(stream: Stream) -> None:
     with held(stream) as gate:
         futures = [stream.submit(ran.append, i) for i in range(3)]
         assert futures[1].cancel() is True
-        assert (futures[1].cancelled(), futures[1].done(), futures[1].running()) == (True, True, False)
+        assert (futures[1].cancelled(), futures[1].done(), futures[1].running()) == (
+            True,
+            True,
+            False,
+        )
         assert futures[1].cancel() is True
         gate.open()
         finish(stream)
@@ -157,7 +180,9 @@ def test_wait(streams: Streams) -> None:
     slow, quick = streams(2)
     with held(slow) as gate:
         late, soon = slow.submit(int, "1"), quick.submit(int, "2")
-        done, pending = concurrent.futures.wait([late, soon], WATCHDOG, concurrent.futures.FIRST_COMPLETED)
+        done, pending = concurrent.futures.wait(
+            [late, soon], WATCHDOG, concurrent.futures.FIRST_COMPLETED
+        )
         assert (done, pending) == ({soon}, {late})
         gate.open()
         assert concurrent.futures.wait([late, soon], WATCHDOG) == ({late, soon}, set())
@@ -167,7 +192,9 @@ def test_wait_returns_at_the_first_exception(streams: Streams) -> None:
     slow, bad = streams(2)
     with held(slow):
         late, failed = slow.submit(nothing), bad.submit(fail, Boom())
-        done, _ = concurrent.futures.wait([late, failed], WATCHDOG, concurrent.futures.FIRST_EXCEPTION)
+        done, _ = concurrent.futures.wait(
+            [late, failed], WATCHDOG, concurrent.futures.FIRST_EXCEPTION
+        )
         assert done == {failed}
 
 
@@ -249,9 +276,14 @@ def test_a_callback_may_wait_and_submit(stream: Stream) -> None:
 
 
 @pytest.mark.promise(11)
-def test_the_exception_of_a_callback_is_logged(stream: Stream, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_exception_of_a_callback_is_logged(
+    stream: Stream, caplog: pytest.LogCaptureFixture
+) -> None:
     def logged() -> bool:
-        return any("from a callback" in logging.Formatter().format(record) for record in list(caplog.records))
+        return any(
+            "from a callback" in logging.Formatter().format(record)
+            for record in list(caplog.records)
+        )
 
     with held(stream) as gate:
         future = stream.submit(int, "7")

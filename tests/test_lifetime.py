@@ -10,8 +10,22 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from harness import (
+    WATCHDOG,
+    Boom,
+    Gate,
+    fail,
+    finish,
+    held,
+    in_threads,
+    nothing,
+    reports,
+    run_python,
+    settle,
+    wait_until,
+)
+
 from clika_runtime import Device, Event, Future, Stream
-from harness import WATCHDOG, Boom, Gate, fail, finish, held, in_threads, nothing, reports, run_python, settle, wait_until
 
 Streams = Callable[[int], list[Stream]]
 
@@ -38,7 +52,9 @@ CAPTURES: dict[str, Callable[[Stream, Token], Future]] = {
 
 @pytest.mark.promise(6)
 @pytest.mark.parametrize("way", CAPTURES)
-def test_what_pending_work_uses_stays_and_goes_before_it_counts_as_complete(stream: Stream, way: str) -> None:
+def test_what_pending_work_uses_stays_and_goes_before_it_counts_as_complete(
+    stream: Stream, way: str
+) -> None:
     token = Token()
     seen = weakref.ref(token)
     with held(stream) as gate:
@@ -59,7 +75,9 @@ def test_what_pending_work_uses_stays_and_goes_before_it_counts_as_complete(stre
     [finish, lambda s: finish(s.record_event()), lambda s: wait_until(s.query_idle)],
     ids=["stream", "event", "query"],
 )
-def test_it_has_gone_whoever_sees_the_completion(stream: Stream, wait: Callable[[Stream], None]) -> None:
+def test_it_has_gone_whoever_sees_the_completion(
+    stream: Stream, wait: Callable[[Stream], None]
+) -> None:
     for _ in range(200):
         token = Token()
         seen = weakref.ref(token)

@@ -7,8 +7,9 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from clika_runtime import Stream
 from harness import WATCHDOG, finish, held, in_threads, nothing
+
+from clika_runtime import Stream
 
 pytestmark = pytest.mark.promise(1)
 

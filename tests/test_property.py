@@ -20,11 +20,12 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import pytest
-from clika_runtime import CancelledError, Device, Event, Future, Stream
 from conftest import SEED
 from harness import WATCHDOG, Boom, raised_by, reports, stacks, wait_until
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
+
+from clika_runtime import CancelledError, Device, Event, Future, Stream
 
 T = TypeVar("T")
 
@@ -60,6 +61,16 @@ def no_hang(program: object) -> Iterator[None]:
         if time.monotonic() - begin > WATCHDOG / 2:
             raise Hang(f"{program}\n{stacks()}") from error
         raise
+
+
+@contextlib.contextmanager
+def quick_collections() -> Iterator[None]:
+    """Let a collection look only at what is made from now on, and not at what Hypothesis has gathered."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 # --- the model --------------------------------------------------------------------------------------------
@@ -183,7 +194,9 @@ class Program:
             raise self.errors[op]
         return op
 
-    def _submit(self, number: int, pause: float, bad: bool = False, gate: threading.Event | None = None) -> None:
+    def _submit(
+        self, number: int, pause: float, bad: bool = False, gate: threading.Event | None = None
+    ) -> None:
         stream = self.streams[number]
         if stream is None:
             return
@@ -258,7 +271,9 @@ class Program:
         if stream is None:
             return
         self.open_gates()
-        raised = raised_by(lambda: awaited(stream) if second % 4 == 0 else stream.synchronize(timeout=WATCHDOG))
+        raised = raised_by(
+            lambda: awaited(stream) if second % 4 == 0 else stream.synchronize(timeout=WATCHDOG)
+        )
         origin = self.model().failed[number]
         assert raised is (None if origin is None else self.errors[origin])
         assert stream.query_idle()
@@ -322,8 +337,15 @@ class Program:
         if not self.futures:
             return
         op = second % len(self.futures)
-        number = next(arguments[0] for name, arguments in self.trace if name == "submit" and arguments[1] == op)
-        must_succeed = any(holder < op and holder not in self.cancelled for holder in self.behind_gate.get(number, ()))
+        number = next(
+            arguments[0]
+            for name, arguments in self.trace
+            if name == "submit" and arguments[1] == op
+        )
+        must_succeed = any(
+            holder < op and holder not in self.cancelled
+            for holder in self.behind_gate.get(number, ())
+        )
         if self.futures[op].cancel():
             self.cancelled.add(op)
         else:
@@ -359,7 +381,9 @@ class Program:
         for op in ran:
             for earlier in ran:
                 if model.before[op] >> earlier & 1:
-                    assert place["end", earlier] < place["start", op], f"{op} did not wait for {earlier}"
+                    assert place["end", earlier] < place["start", op], (
+                        f"{op} did not wait for {earlier}"
+                    )
 
     def unreported(self) -> tuple[set[int], set[int]]:
         """Origins that must and that must not be reported once every handle has gone."""
@@ -398,14 +422,16 @@ command = st.tuples(st.integers(0, THREADS - 1), st.sampled_from(COMMANDS), numb
 
 def many(commands: st.SearchStrategy[T]) -> st.SearchStrategy[list[T]]:
     """Lists that are longer, on the average, than those of ``st.lists``, and shrink as well."""
-    return st.lists(st.lists(commands, max_size=12), max_size=12).map(lambda parts: [c for part in parts for c in part])
+    return st.lists(st.lists(commands, max_size=12), max_size=12).map(
+        lambda parts: [c for part in parts for c in part]
+    )
 
 
 @seed(SEED)
 @PROFILE
 @given(commands=many(command))
 def test_programs_against_a_sequential_model(commands: list[Command]) -> None:
-    with no_hang(commands), reports() as seen:
+    with quick_collections(), no_hang(commands), reports() as seen:
         program = Program(Device.parse("cpu"))
         program.run(commands)
         must, must_not = program.unreported()
@@ -416,21 +442,14 @@ def test_programs_against_a_sequential_model(commands: list[Command]) -> None:
         gc.collect()
         # A host thread may still hold a future: what that keeps alive goes with the next collection.
         wait_until(lambda: gc.collect() >= 0 and all(errors[origin] in seen for origin in must))
-    counts = {origin: sum(error is report for report in seen) for origin, error in enumerate(errors)}
+    counts = {
+        origin: sum(error is report for report in seen) for origin, error in enumerate(errors)
+    }
     assert {origin for origin in must if counts[origin] != 1} == set()
     assert {origin for origin in must_not if counts[origin] != 0} == set()
 
 
 # --- several threads at once ------------------------------------------------------------------------------
-
-
-@pytest.fixture(autouse=True)
-def _quick_collections() -> Iterator[None]:
-    """Thousands of collections look only at what these tests make."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @dataclass
@@ -441,7 +460,9 @@ class Op:
     thread: int
     stream: int
     bad: bool
-    after: frozenset[int]  # operations that it is ordered behind, as far as its own thread arranged it
+    after: frozenset[
+        int
+    ]  # operations that it is ordered behind, as far as its own thread arranged it
     error: Boom
     future: Future | None = None
 
@@ -461,7 +482,10 @@ class Crowd:
         start = threading.Barrier(len(programs))
         pool = concurrent.futures.ThreadPoolExecutor(len(programs))
         try:
-            jobs = [pool.submit(self._thread, start, index, program) for index, program in enumerate(programs)]
+            jobs = [
+                pool.submit(self._thread, start, index, program)
+                for index, program in enumerate(programs)
+            ]
             _, unfinished = concurrent.futures.wait(jobs, 2 * WATCHDOG)
             if unfinished:
                 raise Hang(stacks())
@@ -473,7 +497,9 @@ class Crowd:
             raised_by(lambda stream=stream: stream.synchronize(timeout=WATCHDOG))
             assert stream.query_idle()
 
-    def _thread(self, start: threading.Barrier, index: int, program: list[tuple[str, int, int]]) -> None:
+    def _thread(
+        self, start: threading.Barrier, index: int, program: list[tuple[str, int, int]]
+    ) -> None:
         start.wait(WATCHDOG)
         covers: list[frozenset[int]] = [frozenset()] * (CREATED + 1)
         mine: list[Op] = []
@@ -481,7 +507,9 @@ class Crowd:
             number = first % (CREATED + 1)
             stream = self.streams[number]
             if name in ("submit", "submit_bad"):
-                op = Op(next(self.numbers), index, number, name == "submit_bad", covers[number], Boom())
+                op = Op(
+                    next(self.numbers), index, number, name == "submit_bad", covers[number], Boom()
+                )
                 self.ops.append(op)
                 op.future = stream.submit(self._work, op)
                 covers[number] = covers[number] | {op.number}
@@ -546,13 +574,17 @@ class Crowd:
         for stream in range(CREATED + 1):
             inside = {op.number for op in self.ops if op.stream == stream}
             entries = [entry for entry in self.log if entry[1] in inside]
-            assert all(a[1] == b[1] for a, b in zip(entries[::2], entries[1::2], strict=True)), "two at once"
+            assert all(a[1] == b[1] for a, b in zip(entries[::2], entries[1::2], strict=True)), (
+                "two at once"
+            )
 
 
 FAULTLESS = ["submit", "submit", "submit", "record", "wait", "synchronize", "cancel", "take"]
 
 
-@pytest.mark.parametrize("names", [FAULTLESS, [*FAULTLESS, "submit_bad"]], ids=["faultless", "failing"])
+@pytest.mark.parametrize(
+    "names", [FAULTLESS, [*FAULTLESS, "submit_bad"]], ids=["faultless", "failing"]
+)
 def test_threads_at_once(names: list[str]) -> None:
     commands = many(st.tuples(st.sampled_from(names), numbers, numbers))
 
@@ -560,7 +592,7 @@ def test_threads_at_once(names: list[str]) -> None:
     @settings(PROFILE, max_examples=200 * SOAK)
     @given(programs=st.lists(commands, min_size=2, max_size=4))
     def check(programs: list[list[tuple[str, int, int]]]) -> None:
-        with no_hang(programs), reports():
+        with quick_collections(), no_hang(programs), reports():
             crowd = Crowd(Device.parse("cpu"))
             crowd.run(programs)
             crowd.check()

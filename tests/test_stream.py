@@ -10,15 +10,41 @@ import threading
 import weakref
 from collections.abc import Callable
 
-import clika_runtime
 import pytest
+from harness import (
+    WATCHDOG,
+    Gate,
+    Thread,
+    asleep,
+    fail,
+    finish,
+    held,
+    in_threads,
+    nothing,
+    wait_until,
+)
+
+import clika_runtime
 from clika_runtime import Device, Event, Future, Stream
-from harness import WATCHDOG, Gate, Thread, asleep, fail, finish, held, in_threads, nothing, wait_until
 
 Streams = Callable[[int], list[Stream]]
 
-NAMES = """CancelledError ClikaError DeadlockError Device DeviceError Event Future InvalidArgumentError
-OutOfMemoryError Stream TimeoutError UnsupportedError current_stream devices""".split()
+NAMES = [
+    "CancelledError",
+    "ClikaError",
+    "DeadlockError",
+    "Device",
+    "DeviceError",
+    "Event",
+    "Future",
+    "InvalidArgumentError",
+    "OutOfMemoryError",
+    "Stream",
+    "TimeoutError",
+    "UnsupportedError",
+    "current_stream",
+    "devices",
+]
 
 
 def test_the_package_offers_every_name() -> None:
@@ -244,7 +270,9 @@ def test_a_dropped_stream_is_collected(device: Device) -> None:
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 @pytest.mark.parametrize("make", [lambda s: s, lambda s: s.record_event()], ids=["stream", "event"])
-def test_pickling_says_what_to_do_instead(stream: Stream, make: Callable[[Stream], object], protocol: int) -> None:
+def test_pickling_says_what_to_do_instead(
+    stream: Stream, make: Callable[[Stream], object], protocol: int
+) -> None:
     with pytest.raises(TypeError, match=r"device|instead|create|record"):
         pickle.dumps(make(stream), protocol)
 

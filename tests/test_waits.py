@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections.abc import Callable
 from typing import Any
 
-import clika_runtime
 import pytest
+from harness import (
+    WATCHDOG,
+    Thread,
+    asleep,
+    fail,
+    finish,
+    held,
+    nothing,
+    raised_by,
+    run_python,
+    wait_until,
+)
+
+import clika_runtime
 from clika_runtime import DeadlockError, Future, Stream
-from harness import WATCHDOG, Gate, Thread, asleep, fail, finish, held, nothing, raised_by, run_python, wait_until
 
 pytestmark = pytest.mark.promise(9)
 
@@ -191,7 +202,9 @@ stream.synchronize()
     ],
     ids=["stream", "event", "result", "exception", "default stream"],
 )
-def test_other_threads_run_meanwhile(stream: Stream, wait: Callable[[Stream, Future], object]) -> None:
+def test_other_threads_run_meanwhile(
+    stream: Stream, wait: Callable[[Stream, Future], object]
+) -> None:
     """The waited-for function needs the interpreter and a lock; so does a third thread that goes on counting."""
     lock, counted = threading.Lock(), threading.Event()
 
@@ -219,7 +232,11 @@ def test_a_wait_holds_no_lock_of_ours(stream: Stream, other: Stream) -> None:
     with held(stream) as gate:
         event = stream.record_event()
         future = stream.submit(nothing)
-        waits: list[Callable[[], object]] = [lambda: finish(stream), lambda: finish(event), lambda: future.result(WATCHDOG)]
+        waits: list[Callable[[], object]] = [
+            lambda: finish(stream),
+            lambda: finish(event),
+            lambda: future.result(WATCHDOG),
+        ]
         waiters = [Thread(wait) for wait in waits * 3]
         wait_until(lambda: all(asleep(waiter) for waiter in waiters))
         assert not stream.query_idle()
@@ -307,7 +324,9 @@ def test_through_a_ring_of_streams(streams: Streams) -> None:
     assert isinstance(raised_by(lambda: finish(ring[-1])), DeadlockError)
 
 
-def meet(first: Callable[[], Any], second: Callable[[], Any]) -> tuple[Callable[[], Any], Callable[[], Any]]:
+def meet(
+    first: Callable[[], Any], second: Callable[[], Any]
+) -> tuple[Callable[[], Any], Callable[[], Any]]:
     """Two functions that wait until both have started and then wait for each other."""
     both = threading.Barrier(2)
     return (lambda: (both.wait(WATCHDOG), first())), (lambda: (both.wait(WATCHDOG), second()))
@@ -322,7 +341,9 @@ def test_two_operations_that_wait_for_each_other(stream: Stream, other: Stream) 
     """Whichever closes the circle gets the error; the other one then ends."""
     for _ in range(20):
         futures: list[Future] = []
-        first, second = meet(lambda: raised_by(futures[1].result), lambda: raised_by(futures[0].result))
+        first, second = meet(
+            lambda: raised_by(futures[1].result), lambda: raised_by(futures[0].result)
+        )
         with held(stream, other) as gate:
             futures += [stream.submit(first), other.submit(second)]
             gate.open()
@@ -343,14 +364,19 @@ def test_three_operations_in_a_circle(streams: Streams) -> None:
     with held(*crowd) as gate:
         futures += [stream.submit(work, number) for number, stream in enumerate(crowd)]
         gate.open()
-    assert sorted(deadlocks(*[future.result(WATCHDOG) for future in futures])) == [False, False, True]
+    assert sorted(deadlocks(*[future.result(WATCHDOG) for future in futures])) == [
+        False,
+        False,
+        True,
+    ]
 
 
 def test_through_the_turn_of_the_default_stream(stream: Stream, default: Stream) -> None:
     """Work inside the default stream waits for work that waits for its turn there."""
     futures: list[Future] = []
     created, dispatched = meet(
-        lambda: raised_by(lambda: default.submit(nothing)), lambda: raised_by(lambda: futures[0].result())
+        lambda: raised_by(lambda: default.submit(nothing)),
+        lambda: raised_by(lambda: futures[0].result()),
     )
     with held(stream) as gate:
         futures.append(stream.submit(created))

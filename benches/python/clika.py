@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import partial
 from importlib.metadata import version
 
-from clika_runtime import Device, Event, Stream
 from peer import Call, nothing
 from peer import Peer as AnyPeer
 from peer import Queue as AnyQueue
+
+from clika_runtime import Device, Event, Stream
 
 
 class Queue(AnyQueue):

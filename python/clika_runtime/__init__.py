@@ -19,7 +19,7 @@ from clika_runtime._core import (
     InvalidArgumentError,
     OutOfMemoryError,
     Stream,
-    TimeoutError,  # noqa: A004  the name that users of concurrent.futures and asyncio know
+    TimeoutError,
     UnsupportedError,
     current_stream,
     devices,

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 from clika_runtime import _core
 
 
 async def stream(stream: _core.Stream) -> None:
-    """Waits for all that was submitted so far; raises and acknowledges its failure."""
+    """Wait for all that was submitted so far; raise and acknowledge its failure."""
     mark = _core._mark(stream)
     await _reached(mark)
     mark.settle()
 
 
 async def event(event: _core.Event) -> None:
-    """Waits for the event; raises the failure that it covers."""
+    """Wait for the event; raise the failure that it covers."""
     await _reached(_core._mark(event))
     event._raise()
 
 
 async def future(future: _core.Future[Any]) -> Any:
-    """Waits for the result. Cancelling the wait cancels work that has not started."""
+    """Wait for the result. Cancelling the wait cancels work that has not started."""
     if not future.done():
         loop = asyncio.get_running_loop()
         done = loop.create_future()
@@ -48,11 +49,9 @@ async def _reached(mark: _core.Mark) -> None:
 
 
 def _release(loop: asyncio.AbstractEventLoop, done: asyncio.Future[None]) -> None:
-    try:
+    # A loop that was closed meanwhile has nobody left who waits.
+    with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(_set, done)
-    except RuntimeError:
-        # The loop was closed: whoever waited is gone.
-        pass
 
 
 def _set(done: asyncio.Future[None]) -> None:

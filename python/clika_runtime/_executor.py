@@ -21,7 +21,7 @@ class StreamExecutor(concurrent.futures.Executor):
         self._is_shut_down = False
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Submits a call to the stream, and returns its future."""
+        """Submit a call to the stream, and return its future."""
         with self._lock:
             if self._is_shut_down:
                 msg = "cannot schedule new futures after shutdown: the stream itself goes on"
@@ -31,7 +31,7 @@ class StreamExecutor(concurrent.futures.Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Refuses further calls. The stream, and other users of it, go on."""
+        """Refuse further calls. The stream, and other users of it, go on."""
         with self._lock:
             self._is_shut_down = True
         futures = list(self._futures)

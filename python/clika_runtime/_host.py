@@ -1,4 +1,4 @@
-"""The Python half of the host lane: what runs user code, so that no compiled frame lies under it."""
+"""The Python half of the host lane: user code runs under it, and under no compiled frame."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ LOGGER = logging.getLogger("clika_runtime")
 
 
 def start(number: int) -> None:
-    """Starts a thread of the host lane."""
+    """Start a thread of the host lane."""
     threading.Thread(target=serve, name=f"clika-host-{number}", daemon=True).start()
 
 
 def serve() -> None:
-    """Makes the calls of the host lane, until the lane has no use for this thread."""
+    """Make the calls of the host lane, until the lane has no use for this thread."""
     thread = HostThread(threading.get_native_id())
     take, done, failed = thread.take, thread.done, thread.failed
     context = contextvars.Context()
@@ -27,7 +27,7 @@ def serve() -> None:
     while (call := take()) is not None:
         try:
             result = run(*call)
-        except BaseException as error:  # noqa: BLE001  the stream raises it where somebody waits
+        except BaseException as error:
             call = None
             failed(error)
         else:
@@ -45,7 +45,7 @@ def notify(
     callbacks: Sequence[Callable[[Future[Any]], object]],
     condition: threading.Condition | None,
 ) -> None:
-    """Tells everybody who wants to know that a future is done."""
+    """Tell everybody who wants to know that a future is done."""
     if condition is not None:
         with condition:
             for waiter in future._waiters:
@@ -59,7 +59,7 @@ def notify(
 
 
 def _tell(waiter: Any, future: Future[Any]) -> None:
-    """Tells one call of `concurrent.futures.wait` or `as_completed`."""
+    """Tell one call of `concurrent.futures.wait` or `as_completed`."""
     if future.cancelled():
         waiter.add_cancelled(future)
     elif future._has_exception():

@@ -56,7 +56,10 @@ pub(crate) fn enter(target: &Point) -> Result<Edge, Deadlock> {
     table.serial += 1;
     let serial = table.serial;
     table.edges.insert(serial, (frames, target.clone()));
-    Ok(Edge { shared: shared.clone(), serial })
+    Ok(Edge {
+        shared: shared.clone(),
+        serial,
+    })
 }
 
 impl Table {
@@ -70,12 +73,17 @@ impl Table {
                 continue;
             }
             seen.insert(strand, n);
-            if frames.iter().any(|frame| frame.strand == strand && frame.n <= n) {
+            if frames
+                .iter()
+                .any(|frame| frame.strand == strand && frame.n <= n)
+            {
                 return true;
             }
             point.strand().awaited_before(n, &mut open);
             let inner = self.edges.values().filter(|(frames, _)| {
-                frames.iter().any(|frame| frame.strand == strand && frame.n <= n)
+                frames
+                    .iter()
+                    .any(|frame| frame.strand == strand && frame.n <= n)
             });
             open.extend(inner.map(|(_, target)| target.clone()));
         }

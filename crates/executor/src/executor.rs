@@ -21,13 +21,11 @@ use std::time::{Duration, Instant};
 use crate::deadlock;
 use crate::failure::{Failure, Unacknowledged, contain};
 use crate::frames::{self, Frame};
-use crate::lane::{Crew, Job, Lane, Spawn, Recruiter, ask};
+use crate::lane::{Crew, Job, Lane, Recruiter, Spawn, ask};
 use crate::operation::{Kind, Operation, Operations};
 use crate::process;
 use crate::strand::{Runner, Strand, Turn, serve};
-use crate::sync::{
-    self, AtomicBool, AtomicU64, Mutex, Ordering, Thread, current, park_until,
-};
+use crate::sync::{self, AtomicBool, AtomicU64, Mutex, Ordering, Thread, current, park_until};
 
 /// Called for a failure that nobody acknowledged. It may run on any thread and must be brief.
 pub type Reporter = Box<dyn Fn(&Arc<Failure>) + Send + Sync>;
@@ -82,7 +80,9 @@ pub struct Executor(Arc<Shared>);
 
 impl fmt::Debug for Executor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Executor").field("threads", &self.threads()).finish_non_exhaustive()
+        f.debug_struct("Executor")
+            .field("threads", &self.threads())
+            .finish_non_exhaustive()
     }
 }
 
@@ -185,8 +185,14 @@ impl Executor {
     pub(crate) fn manned_by(config: Config, native: Option<Spawn>, host: Option<Spawn>) -> Self {
         process::watch_forks();
         let recruiter = config.recruiter;
-        let lane =
-            |limit, keep_idle, spawn| Lane::new(Crew { limit, keep_idle, spawn, recruiter });
+        let lane = |limit: usize, keep_idle, spawn| {
+            Lane::new(Crew {
+                limit: limit.max(1),
+                keep_idle,
+                spawn,
+                recruiter,
+            })
+        };
         let (threads, idle) = (config.host_threads, Some(Self::KEEP_IDLE));
         Self(Arc::new(Shared {
             native: lane(config.workers, None, native),
@@ -222,7 +228,12 @@ impl Executor {
     }
 
     fn make_strand(&self, name: Option<&str>, inline: bool) -> Arc<Strand> {
-        Strand::new(self.0.clone(), process::next_strand(), name.map(Box::from), inline)
+        Strand::new(
+            self.0.clone(),
+            process::next_strand(),
+            name.map(Box::from),
+            inline,
+        )
     }
 
     /// Queues an operation that belongs to no strand, behind the strands that are ready.
@@ -233,7 +244,8 @@ impl Executor {
         self.0.admit(T::KIND)?;
         let lane = self.0.lane(T::KIND).unwrap_or(&self.0.native);
         let loose = Loose::new(self.0.clone(), operation);
-        lane.push(Job::Loose(Box::new(loose))).map_err(|_| Refused::ShutDown)
+        lane.push(Job::Loose(Box::new(loose)))
+            .map_err(|_| Refused::ShutDown)
     }
 
     /// Whether the foreign lane needs one more thread, although its recruiter was not asked: for
@@ -264,7 +276,11 @@ impl Executor {
     /// Native, host and foreign threads, as of now.
     #[must_use]
     pub fn threads(&self) -> [usize; 3] {
-        [self.0.native.threads(), self.0.host.threads(), self.0.foreign.threads()]
+        [
+            self.0.native.threads(),
+            self.0.host.threads(),
+            self.0.foreign.threads(),
+        ]
     }
 
     /// Waits until everything submitted has run (`true`) or `deadline` passed (`false`).
@@ -294,7 +310,10 @@ impl Executor {
     #[must_use]
     pub fn take_unacknowledged(&self) -> Vec<Arc<Failure>> {
         let failures = self.0.unacknowledged.lock().take();
-        failures.into_iter().filter(|failure| failure.acknowledge()).collect()
+        failures
+            .into_iter()
+            .filter(|failure| failure.acknowledge())
+            .collect()
     }
 
     /// Whether this process inherited the executor by a fork and must not touch it.
@@ -358,7 +377,11 @@ impl Shared {
     #[inline]
     pub(crate) fn strand_retired(&self) {
         if self.activity.fetch_sub(ONE, Ordering::AcqRel) == ONE | DRAINING {
-            self.drainers.lock().threads.iter().for_each(|thread| thread.unpark());
+            self.drainers
+                .lock()
+                .threads
+                .iter()
+                .for_each(|thread| thread.unpark());
         }
     }
 

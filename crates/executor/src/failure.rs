@@ -101,7 +101,11 @@ pub struct Origin {
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "operation {} of stream '{}'", self.operation, self.strand)?;
+        write!(
+            f,
+            "operation {} of stream '{}'",
+            self.operation, self.strand
+        )?;
         match self.site {
             Some(site) => write!(f, ", submitted at {}:{}", site.file(), site.line()),
             None => Ok(()),
@@ -121,7 +125,11 @@ pub struct Failure {
 
 impl Failure {
     pub(crate) fn new(reason: Reason, origin: Origin) -> Arc<Self> {
-        Arc::new(Self { reason, origin, acknowledged: AtomicBool::new(false) })
+        Arc::new(Self {
+            reason,
+            origin,
+            acknowledged: AtomicBool::new(false),
+        })
     }
 
     /// Notes that somebody saw it; true for the first who does.
@@ -154,7 +162,10 @@ pub struct Epoch {
 
 impl Epoch {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { failed_at: AtomicU64::new(NOT_FAILED), failure: Mutex::new(None) })
+        Arc::new(Self {
+            failed_at: AtomicU64::new(NOT_FAILED),
+            failure: Mutex::new(None),
+        })
     }
 
     /// Fails the epoch at operation `n`, unless it failed before.
@@ -178,7 +189,9 @@ impl Epoch {
     /// Calls `f` with the failure, if nobody else holds it.
     pub(crate) fn with_sole_failure<R>(&self, f: impl FnOnce(&Failure) -> R) -> Option<R> {
         let slot = self.failure.lock();
-        slot.as_ref().filter(|failure| Arc::strong_count(failure) == 1).map(|failure| f(failure))
+        slot.as_ref()
+            .filter(|failure| Arc::strong_count(failure) == 1)
+            .map(|failure| f(failure))
     }
 
     /// The failure, wherever it is.
@@ -202,6 +215,9 @@ impl Unacknowledged {
     }
 
     pub(crate) fn take(&mut self) -> Vec<Arc<Failure>> {
-        self.0.drain(..).filter_map(|entry| entry.upgrade()).collect()
+        self.0
+            .drain(..)
+            .filter_map(|entry| entry.upgrade())
+            .collect()
     }
 }

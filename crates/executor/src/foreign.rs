@@ -75,6 +75,10 @@ impl ForeignThread {
     }
 
     /// The next operation, if there is one. Never blocks.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "the type of what is taken varies from call to call"
+    )]
     pub fn next<T: Operation>(&mut self) -> Option<Next<T>> {
         if self.shared.is_inherited() || self.standing == Standing::CountedOut {
             return None;
@@ -149,9 +153,15 @@ impl ForeignThread {
         };
         self.lane().publish();
         self.lane().note_progress();
-        frames::enter(Frame { strand: turn.strand().id(), n: taken.n });
+        frames::enter(Frame {
+            strand: turn.strand().id(),
+            n: taken.n,
+        });
         self.turn = Some(turn);
-        self.at = Some(At::Strand { n: taken.n, epoch: taken.epoch });
+        self.at = Some(At::Strand {
+            n: taken.n,
+            epoch: taken.epoch,
+        });
         match taken.failure {
             Some(failure) => Next::Skip(taken.operation, failure),
             None => Next::Run(taken.operation),
@@ -161,7 +171,9 @@ impl ForeignThread {
     /// Whether the strand at hand has more behind the operation that is being run.
     #[must_use]
     pub fn has_more(&self) -> bool {
-        self.turn.as_ref().is_some_and(|turn| turn.strand().pending() > 1)
+        self.turn
+            .as_ref()
+            .is_some_and(|turn| turn.strand().pending() > 1)
     }
 
     /// Ends the operation that [`next`](Self::next) gave out.
@@ -188,7 +200,11 @@ impl ForeignThread {
             return false;
         }
         let stays = self.lane().rest();
-        self.standing = if stays { Standing::Searching } else { Standing::CountedOut };
+        self.standing = if stays {
+            Standing::Searching
+        } else {
+            Standing::CountedOut
+        };
         stays
     }
 
@@ -217,6 +233,8 @@ impl Drop for ForeignThread {
             standing => self.lane().leave(standing == Standing::Searching),
         };
         turns.extend(self.turn.take());
-        turns.into_iter().for_each(|turn| turn.dispatch(Kind::Foreign));
+        turns
+            .into_iter()
+            .for_each(|turn| turn.dispatch(Kind::Foreign));
     }
 }

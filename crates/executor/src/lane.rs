@@ -33,12 +33,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::frames;
 use crate::executor::Loose;
+use crate::frames;
 use crate::strand::Turn;
 use crate::sync::{
-    AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, SPINS, Thread, current, park_until,
-    pause, thread_local, yield_now,
+    AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, SPINS, Thread, current,
+    park_until, pause, thread_local, yield_now,
 };
 
 /// What a lane's queue holds.
@@ -66,7 +66,7 @@ pub(crate) struct Crew {
 }
 
 /// Asks another language for a thread. It must not block, and sees to it that a thread
-/// [arrives](Lane::arrive) or that the lane is told that none will.
+/// arrives or that the lane is told that none will.
 pub type Recruiter = fn() -> io::Result<()>;
 
 /// The way to a thread for a lane with a recruiter.
@@ -91,6 +91,14 @@ struct State {
     searching: usize,
     blocked: usize,
     closed: bool,
+}
+
+impl State {
+    /// Threads that count towards the limit. One that holds several waits is counted blocked as
+    /// often, at worst for a thread too many.
+    fn awake(&self) -> usize {
+        self.threads.saturating_sub(self.blocked)
+    }
 }
 
 /// A thread of a lane while it sleeps.
@@ -135,13 +143,19 @@ impl Lane {
     pub(crate) fn new(crew: Crew) -> Arc<Self> {
         let state = Mutex::new(State::default());
         let (ready, progress) = (AtomicUsize::new(0), AtomicU64::new(0));
-        Arc::new(Self { crew, ready, progress, state })
+        Arc::new(Self {
+            crew,
+            ready,
+            progress,
+            state,
+        })
     }
 
     /// Whether strands wait, here or in the calling thread's own list.
     #[inline]
     pub(crate) fn has_ready(&self) -> bool {
-        self.ready.load(Ordering::Relaxed) > 0 || self.with_local(|turns| !turns.is_empty()).unwrap_or(false)
+        self.ready.load(Ordering::Relaxed) > 0
+            || self.with_local(|turns| !turns.is_empty()).unwrap_or(false)
     }
 
     /// Whether the queue holds a job, as of a moment ago.
@@ -189,7 +203,9 @@ impl Lane {
 
     /// Makes sure that the lane has a thread, so that what is queued will run.
     pub(crate) fn ensure_thread(self: &Arc<Self>) -> io::Result<()> {
-        let Some(spawn) = self.crew.spawn else { return Ok(()) };
+        let Some(spawn) = self.crew.spawn else {
+            return Ok(());
+        };
         let mut state = self.state.lock();
         if state.threads > 0 || state.closed {
             return Ok(());
@@ -206,7 +222,7 @@ impl Lane {
     pub(crate) fn recruit(&self) -> bool {
         let mut state = self.state.lock();
         let spare = state.searching > 0 || !state.sleepers.is_empty();
-        if spare || state.closed || state.threads - state.blocked >= self.crew.limit {
+        if spare || state.closed || state.awake() >= self.crew.limit {
             return false;
         }
         state.threads += 1;
@@ -223,7 +239,10 @@ impl Lane {
     /// A counted thread begins.
     pub(crate) fn arrive(&self) {
         LOCAL.with(|local| {
-            *local.borrow_mut() = Some(Local { lane: self, turns: VecDeque::new() });
+            *local.borrow_mut() = Some(Local {
+                lane: self,
+                turns: VecDeque::new(),
+            });
         });
     }
 
@@ -335,14 +354,17 @@ impl Lane {
         if !state.jobs.is_empty() {
             return true;
         }
-        let superfluous = state.threads - state.blocked > self.crew.limit;
+        let superfluous = state.awake() > self.crew.limit;
         state.searching -= 1;
         if state.closed || superfluous {
             state.threads -= 1;
             self.hint(&state);
             return false;
         }
-        let sleeper = Arc::new(Sleeper { thread: current(), woken: AtomicBool::new(false) });
+        let sleeper = Arc::new(Sleeper {
+            thread: current(),
+            woken: AtomicBool::new(false),
+        });
         state.sleepers.push(sleeper.clone());
         drop(state);
         self.sleep_as(&sleeper)
@@ -365,7 +387,10 @@ impl Lane {
     /// Takes a thread that idled for long off the lane, unless it was woken or is the last asleep.
     fn retire(&self, sleeper: &Arc<Sleeper>) -> bool {
         let mut state = self.state.lock();
-        let place = state.sleepers.iter().position(|other| Arc::ptr_eq(other, sleeper));
+        let place = state
+            .sleepers
+            .iter()
+            .position(|other| Arc::ptr_eq(other, sleeper));
         match place {
             Some(place) if state.sleepers.len() > 1 => {
                 state.sleepers.remove(place);
@@ -398,10 +423,14 @@ impl Lane {
     pub(crate) fn steal(&self, wanted: impl Fn(&Turn) -> bool) -> Option<Turn> {
         const LOOKED_AT: usize = 8;
         let mut state = self.state.lock();
-        let place = state.jobs.iter().take(LOOKED_AT).position(|job| match job {
-            Job::Turn(turn) => wanted(turn),
-            Job::Loose(_) => false,
-        })?;
+        let place = state
+            .jobs
+            .iter()
+            .take(LOOKED_AT)
+            .position(|job| match job {
+                Job::Turn(turn) => wanted(turn),
+                Job::Loose(_) => false,
+            })?;
         let job = state.jobs.remove(place)?;
         self.hint(&state);
         match job {
@@ -450,7 +479,7 @@ impl Lane {
             return Muster::Wake(sleeper);
         }
         match self.crew.spawn {
-            Some(spawn) if state.threads - state.blocked < self.crew.limit => {
+            Some(spawn) if state.awake() < self.crew.limit => {
                 state.threads += 1;
                 state.searching += 1;
                 Muster::Spawn(spawn)

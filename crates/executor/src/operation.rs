@@ -7,7 +7,10 @@
 //!
 //! This is the only file of the crate that handles operations by their bytes. Its invariant: from
 //! `read` to the end of `words` lie whole records, each written by `push` and not yet read out.
-#![allow(unsafe_code, reason = "type-erased storage; each block states its reason")]
+#![allow(
+    unsafe_code,
+    reason = "type-erased storage; each block states its reason"
+)]
 
 use std::any::TypeId;
 use std::mem::{MaybeUninit, align_of, size_of};
@@ -22,7 +25,7 @@ pub enum Kind {
     Native,
     /// May block: runs on a thread of the host lane.
     Host,
-    /// Is taken and run by a thread that another language made; see [`crate::Foreign`].
+    /// Is taken and run by a thread that another language made; see [`crate::ForeignThread`].
     Foreign,
     /// The runtime's own, brief and harmless: runs on whichever thread reaches it, and also where
     /// an earlier failure skips the others.
@@ -274,7 +277,7 @@ impl Drop for Operations {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-    use std::sync::Mutex;
+    use crate::sync::Mutex;
 
     type Log = Arc<Mutex<Vec<String>>>;
 
@@ -288,18 +291,18 @@ mod tests {
 
         fn run(self) -> Result<(), Fault> {
             let sum: u64 = self.fill.iter().sum();
-            self.log.lock().unwrap().push(format!("run {WORDS} {sum}"));
+            self.log.lock().push(format!("run {WORDS} {sum}"));
             Ok(())
         }
 
         fn skip(self, _why: &Arc<Failure>) {
-            self.log.lock().unwrap().push(format!("skip {WORDS}"));
+            self.log.lock().push(format!("skip {WORDS}"));
         }
     }
 
     impl<const WORDS: usize> Drop for Noted<WORDS> {
         fn drop(&mut self) {
-            self.log.lock().unwrap().push(format!("drop {WORDS}"));
+            self.log.lock().push(format!("drop {WORDS}"));
         }
     }
 
@@ -311,22 +314,29 @@ mod tests {
 
         fn run(self) -> Result<(), Fault> {
             assert_eq!((&raw const self).addr() % 64, 0);
-            self.0.lock().unwrap().push("aligned".into());
+            self.0.lock().push("aligned".into());
             Ok(())
         }
     }
 
+    fn new_log() -> Log {
+        Arc::new(Mutex::new(Vec::new()))
+    }
+
     fn noted<const WORDS: usize>(log: &Log) -> Noted<WORDS> {
-        Noted { log: log.clone(), fill: [1; WORDS] }
+        Noted {
+            log: log.clone(),
+            fill: [1; WORDS],
+        }
     }
 
     fn entries(log: &Log) -> Vec<String> {
-        std::mem::take(&mut log.lock().unwrap())
+        std::mem::take(&mut log.lock())
     }
 
     #[test]
     fn operations_of_every_size_run_in_order_and_drop_once() {
-        let (log, mut queue) = (Log::default(), Operations::default());
+        let (log, mut queue) = (new_log(), Operations::default());
         queue.push(noted::<0>(&log));
         queue.push(noted::<3>(&log));
         queue.push(Aligned(log.clone()));
@@ -336,15 +346,22 @@ mod tests {
             queue.run_next().unwrap();
         }
         assert!(queue.is_empty());
-        let expected =
-            ["run 0 0", "drop 0", "run 3 3", "drop 3", "aligned", "run 200 200", "drop 200"];
+        let expected = [
+            "run 0 0",
+            "drop 0",
+            "run 3 3",
+            "drop 3",
+            "aligned",
+            "run 200 200",
+            "drop 200",
+        ];
         assert_eq!(entries(&log), expected);
         assert_eq!(Arc::strong_count(&log), 1);
     }
 
     #[test]
     fn a_dropped_queue_drops_what_it_holds_once() {
-        let (log, mut queue) = (Log::default(), Operations::default());
+        let (log, mut queue) = (new_log(), Operations::default());
         queue.push(noted::<1>(&log));
         queue.push(noted::<100>(&log));
         drop(queue);
@@ -353,7 +370,7 @@ mod tests {
 
     #[test]
     fn taking_needs_the_right_type() {
-        let (log, mut queue) = (Log::default(), Operations::default());
+        let (log, mut queue) = (new_log(), Operations::default());
         queue.push(noted::<1>(&log));
         assert!(queue.take_next::<Noted<2>>().is_none());
         let taken = queue.take_next::<Noted<1>>().unwrap();
@@ -365,7 +382,7 @@ mod tests {
 
     #[test]
     fn a_large_empty_queue_gives_its_memory_back() {
-        let (log, mut queue) = (Log::default(), Operations::default());
+        let (log, mut queue) = (new_log(), Operations::default());
         for _ in 0..100 {
             queue.push(noted::<2>(&log));
         }

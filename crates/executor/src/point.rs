@@ -75,7 +75,11 @@ impl Point {
     /// # Errors
     /// [`Deadlock`] inside an operation that the point would wait for.
     pub fn wait(&self) -> Result<Wait<'_>, Deadlock> {
-        Ok(Wait { point: self, ticket: None, _blocked: Blocked::on(self)? })
+        Ok(Wait {
+            point: self,
+            ticket: None,
+            _blocked: Blocked::on(self)?,
+        })
     }
 
     /// Calls `call` once the point is reached; at once if it is already. `call` must be brief and
@@ -85,8 +89,10 @@ impl Point {
         if self.strand.is_inherited() {
             return;
         }
-        if let Err(Waiter::Call(call)) =
-            self.strand.timeline.register(self.n, Waiter::Call(Box::new(call)))
+        if let Err(Waiter::Call(call)) = self
+            .strand
+            .timeline
+            .register(self.n, Waiter::Call(Box::new(call)))
         {
             call();
         }
@@ -152,11 +158,13 @@ impl Wait<'_> {
                 return true;
             }
             self.help();
-            let waiter = Waiter::Thread(current());
-            match self.point.strand.timeline.register(self.point.n, waiter) {
-                Ok(ticket) => self.ticket = Some(ticket),
-                Err(_) => return true,
-            }
+        }
+        // Anew each time, since the caller may be another thread than the last time.
+        self.forget();
+        let waiter = Waiter::Thread(current());
+        match self.point.strand.timeline.register(self.point.n, waiter) {
+            Ok(ticket) => self.ticket = Some(ticket),
+            Err(_) => return true,
         }
         while !self.point.is_reached() {
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
@@ -168,9 +176,17 @@ impl Wait<'_> {
         true
     }
 
+    fn forget(&mut self) {
+        if let Some(ticket) = self.ticket.take()
+            && !self.point.strand.is_inherited()
+        {
+            let _ = self.point.strand.timeline.unregister(ticket);
+        }
+    }
+
     /// Looks for a moment before the thread goes to sleep.
     fn look(&self) -> bool {
-        for round in 0..2 * SPINS {
+        for round in 0..4 * SPINS {
             if self.point.is_reached() {
                 return true;
             }
@@ -192,11 +208,7 @@ impl Wait<'_> {
 
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
-        if let Some(ticket) = self.ticket
-            && !self.point.strand.is_inherited()
-        {
-            let _ = self.point.strand.timeline.unregister(ticket);
-        }
+        self.forget();
     }
 }
 
@@ -211,7 +223,10 @@ impl AsyncWait {
     /// Waits for `point`.
     #[must_use]
     pub fn new(point: Point) -> Self {
-        Self { point, ticket: None }
+        Self {
+            point,
+            ticket: None,
+        }
     }
 
     /// The point.

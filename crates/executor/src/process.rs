@@ -1,5 +1,8 @@
 //! What an executor must know of the process: forks and signals.
-#![allow(unsafe_code, reason = "two calls into the C library; each block states its reason")]
+#![allow(
+    unsafe_code,
+    reason = "two calls into the C library; each block states its reason"
+)]
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,7 +39,20 @@ extern "C" fn forked() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Runs `f` with all signals blocked, so that a thread made in it never handles one.
+/// Raised by a fault of the thread itself. To block one would end the process before its handler,
+/// a language runtime's or the standard library's own, can deal with it or say what it was.
+#[cfg(unix)]
+const FAULTS: [libc::c_int; 6] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+];
+
+/// Runs `f` with all signals but faults blocked, so that a thread made in it handles none that is
+/// meant for the program.
 pub(crate) fn with_signals_blocked<R>(f: impl FnOnce() -> R) -> R {
     #[cfg(unix)]
     {
@@ -46,6 +62,9 @@ pub(crate) fn with_signals_blocked<R>(f: impl FnOnce() -> R) -> R {
             let mut all = std::mem::zeroed();
             let mut before = std::mem::zeroed();
             libc::sigfillset(&raw mut all);
+            for fault in FAULTS {
+                libc::sigdelset(&raw mut all, fault);
+            }
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
             let result = f();
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());

@@ -66,6 +66,10 @@ struct Inbox {
     submitted: u64,
     epoch: Arc<Epoch>,
     /// What the wait records in the queue and at the head wait for, in order.
+    #[expect(
+        clippy::box_collection,
+        reason = "one word in each of ten thousand strands"
+    )]
     waits: Option<Box<VecDeque<Awaited>>>,
     active: bool,
     orphaned: bool,
@@ -126,7 +130,10 @@ impl Strand {
                 active: false,
                 orphaned: false,
             }),
-            head: Mutex::new(Head { operations: Operations::default(), epoch }),
+            head: Mutex::new(Head {
+                operations: Operations::default(),
+                epoch,
+            }),
         })
     }
 
@@ -161,8 +168,7 @@ impl Strand {
     /// As for [`push`](Self::push).
     #[inline]
     pub fn push_at<T: Operation>(self: &Arc<Self>, operation: T) -> Result<Point, Refused> {
-        let (n, epoch) =
-            self.submit(operation, |inbox| (inbox.submitted, inbox.epoch.clone()))?;
+        let (n, epoch) = self.submit(operation, |inbox| (inbox.submitted, inbox.epoch.clone()))?;
         Ok(Point::new(self.clone(), epoch, n))
     }
 
@@ -202,7 +208,10 @@ impl Strand {
         let mut inbox = self.inbox.lock();
         inbox.submitted += 1;
         let n = inbox.submitted;
-        inbox.waits.get_or_insert_default().push_back(Awaited { n, point });
+        inbox
+            .waits
+            .get_or_insert_default()
+            .push_back(Awaited { n, point });
         inbox.operations.push(WaitRecord);
         let activated = !std::mem::replace(&mut inbox.active, true);
         drop(inbox);
@@ -298,6 +307,13 @@ impl Strand {
         inbox.epoch.with_sole_failure(f)
     }
 
+    /// Skips the operation at the head, inside of which what it captured is dropped.
+    fn skip_next(&self, head: &mut Head, n: u64, why: &Arc<Failure>) {
+        frames::enter(Frame { strand: self.id, n });
+        head.operations.skip_next(why);
+        frames::leave();
+    }
+
     /// Fails the current epoch at operation `n`, which the caller is running.
     pub(crate) fn fail(&self, epoch: &Epoch, n: u64, fault: Fault) {
         let failure = Failure::new(fault.reason, self.origin(n, fault.site));
@@ -306,7 +322,12 @@ impl Strand {
     }
 
     fn origin(&self, operation: u64, site: Site) -> Origin {
-        Origin { strand_id: self.id, strand: self.name(), operation, site }
+        Origin {
+            strand_id: self.id,
+            strand: self.name(),
+            operation,
+            site,
+        }
     }
 
     /// Fails the strand from inside operation `n`, which runs on the calling thread, on account of
@@ -314,7 +335,9 @@ impl Strand {
     pub fn fail_within(&self, n: u64, fault: Fault) -> Arc<Failure> {
         let epoch = self.inbox.lock().epoch.clone();
         self.fail(&epoch, n, fault);
-        epoch.failure().unwrap_or_else(|| unreachable!("the epoch has just been failed"))
+        epoch
+            .failure()
+            .unwrap_or_else(|| unreachable!("the epoch has just been failed"))
     }
 
     /// Says that nobody can acknowledge a failure any more: one that is left is reported, now or
@@ -368,7 +391,11 @@ impl Strand {
     pub(crate) fn awaited_before(&self, n: u64, found: &mut Vec<Point>) {
         let inbox = self.inbox.lock();
         let waits = inbox.waits.iter().flat_map(|waits| waits.iter());
-        found.extend(waits.take_while(|wait| wait.n <= n).map(|wait| wait.point.clone()));
+        found.extend(
+            waits
+                .take_while(|wait| wait.n <= n)
+                .map(|wait| wait.point.clone()),
+        );
     }
 
     /// Creates the turn of a strand that has just become active.
@@ -377,7 +404,9 @@ impl Strand {
         self.shared.strand_activated();
         let turn = Turn(self.clone());
         match kind {
-            // The runtime's own brief records need no worker.
+            // The runtime's own brief records need no worker. A call that is made where a point is
+            // reached must not pass on to the next such call, though: a chain has no end.
+            _ if frames::are_in_call() => turn.schedule(None),
             Kind::Wait | Kind::Epoch | Kind::Mark | Kind::Visit => turn.pass(),
             Kind::Native | Kind::Host | Kind::Foreign => turn.dispatch(kind),
         }
@@ -386,7 +415,9 @@ impl Strand {
     /// Takes the wait at the head off the list, if its point is reached.
     fn first_wait(&self) -> FirstWait {
         let mut inbox = self.inbox.lock();
-        let Some(waits) = &mut inbox.waits else { return FirstWait::Over(None) };
+        let Some(waits) = &mut inbox.waits else {
+            return FirstWait::Over(None);
+        };
         match waits.front() {
             Some(first) if !first.point.is_reached() => FirstWait::For(first.point.clone()),
             _ => FirstWait::Over(waits.pop_front().map(|wait| wait.point)),
@@ -410,7 +441,9 @@ enum FirstWait {
 
 impl fmt::Debug for Strand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Strand").field("name", &self.name()).finish_non_exhaustive()
+        f.debug_struct("Strand")
+            .field("name", &self.name())
+            .finish_non_exhaustive()
     }
 }
 
@@ -559,14 +592,21 @@ impl Turn {
     fn perform(&self, head: &mut Head, kind: Kind) {
         let strand = &*self.0;
         let n = strand.timeline.reached() + 1;
-        let failure = if kind == Kind::Mark { None } else { head.epoch.failure_at(n) };
+        let failure = if kind == Kind::Mark {
+            None
+        } else {
+            head.epoch.failure_at(n)
+        };
         match failure {
-            Some(failure) => head.operations.skip_next(&failure),
+            Some(failure) => strand.skip_next(head, n, &failure),
             None => {
                 if kind != Kind::Mark {
                     self.publish(kind);
                 }
-                frames::enter(Frame { strand: strand.id, n });
+                frames::enter(Frame {
+                    strand: strand.id,
+                    n,
+                });
                 let outcome = head.operations.run_next();
                 frames::leave();
                 if let Err(fault) = outcome {
@@ -630,7 +670,11 @@ impl Turn {
 
     /// Leaves the turn with the timeline it waits for; gives it back if that is reached.
     fn park(self, point: &Point, next: Option<Kind>) -> Option<Turn> {
-        match point.strand().timeline.register(point.n(), Waiter::Strand(self, next)) {
+        match point
+            .strand()
+            .timeline
+            .register(point.n(), Waiter::Strand(self, next))
+        {
             Ok(_) => None,
             Err(Waiter::Strand(turn, _)) => Some(turn),
             Err(_) => unreachable!("a strand went in"),
@@ -690,7 +734,12 @@ impl Turn {
         let failure = head.epoch.failure_at(n);
         let operation = head.operations.take_next::<T>()?;
         let epoch = head.epoch.clone();
-        Some(Taken { operation, n, epoch, failure })
+        Some(Taken {
+            operation,
+            n,
+            epoch,
+            failure,
+        })
     }
 
     /// The epoch of the operation at hand.
@@ -732,7 +781,7 @@ impl Turn {
                 head.epoch.fail(n, failure.clone());
                 failure
             });
-            head.operations.skip_next(&failure);
+            strand.skip_next(&mut head, n, &failure);
             strand.timeline.advance();
         }
         drop(head);

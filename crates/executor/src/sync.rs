@@ -102,7 +102,6 @@ mod imp {
     // SAFETY: a thread holds the lock from the exchange that leaves `UNLOCKED` until its own
     // `unlock`; no second exchange can succeed in between. Locking acquires, unlocking releases.
     unsafe impl lock_api::RawMutex for RawFutex {
-        #[expect(clippy::declare_interior_mutable_const, reason = "lock_api asks for it")]
         const INIT: Self = Self(AtomicU32::new(UNLOCKED));
         type Guard = lock_api::GuardSend;
 
@@ -157,7 +156,9 @@ mod imp {
         }
 
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-            self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+            self.0
+                .lock()
+                .unwrap_or_else(|poisoned| poisoned.into_inner())
         }
     }
 

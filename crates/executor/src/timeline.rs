@@ -22,6 +22,7 @@ use std::collections::BinaryHeap;
 use std::task::Waker;
 
 use crate::failure::contain;
+use crate::frames;
 use crate::operation::Kind;
 use crate::strand::Turn;
 use crate::sync::{AtomicU64, Mutex, Ordering, Thread};
@@ -46,8 +47,8 @@ impl Waiter {
             Self::Thread(thread) => thread.unpark(),
             Self::Strand(turn, kind) => turn.schedule(kind),
             // Foreign code: its panic is not the strand's.
-            Self::Task(waker) => contain(|| waker.wake()),
-            Self::Call(call) => contain(call),
+            Self::Task(waker) => frames::in_call(|| contain(|| waker.wake())),
+            Self::Call(call) => frames::in_call(|| contain(call)),
         }
     }
 }
@@ -128,7 +129,10 @@ impl Timeline {
         let mut waiters = self.waiters.lock();
         let waiters = waiters.get_or_insert_default();
         waiters.serial += 1;
-        let ticket = Ticket { target, serial: waiters.serial };
+        let ticket = Ticket {
+            target,
+            serial: waiters.serial,
+        };
         waiters.heap.push(Entry { ticket, waiter });
         self.announce(waiters);
         if self.reached.fetch_add(0, Ordering::AcqRel) < target {
@@ -147,7 +151,11 @@ impl Timeline {
     }
 
     fn remove(&self, waiters: &mut Waiters, ticket: Ticket) -> Option<Waiter> {
-        if waiters.heap.peek().is_some_and(|first| first.ticket == ticket) {
+        if waiters
+            .heap
+            .peek()
+            .is_some_and(|first| first.ticket == ticket)
+        {
             let entry = waiters.heap.pop();
             self.announce(waiters);
             return entry.map(|entry| entry.waiter);
@@ -177,7 +185,10 @@ impl Timeline {
             let Some(waiters) = lock.as_mut() else { return };
             let waiter = pop_due(waiters, reached);
             self.announce(waiters);
-            more = waiters.heap.peek().is_some_and(|entry| entry.ticket.target <= reached);
+            more = waiters
+                .heap
+                .peek()
+                .is_some_and(|entry| entry.ticket.target <= reached);
             drop(lock);
             if let Some(waiter) = waiter {
                 waiter.wake();
@@ -187,12 +198,17 @@ impl Timeline {
 
     /// Tells `advance` of the smallest target. The caller holds the lock.
     fn announce(&self, waiters: &Waiters) {
-        let next = waiters.heap.peek().map_or(NOBODY, |first| first.ticket.target);
+        let next = waiters
+            .heap
+            .peek()
+            .map_or(NOBODY, |first| first.ticket.target);
         self.next.store(next, Ordering::Relaxed);
     }
 }
 
 fn pop_due(waiters: &mut Waiters, reached: u64) -> Option<Waiter> {
     let due = waiters.heap.peek()?.ticket.target <= reached;
-    due.then(|| waiters.heap.pop()).flatten().map(|entry| entry.waiter)
+    due.then(|| waiters.heap.pop())
+        .flatten()
+        .map(|entry| entry.waiter)
 }

@@ -93,12 +93,20 @@ impl Strand {
     /// As for [`push`](Strand::push), and [`Deadlock`] (inner) if the turn could never come because
     /// the caller is inside an operation that the strand waits for.
     pub fn visit(self: &Arc<Self>) -> Result<Result<Visitor, Deadlock>, Refused> {
-        let baton = Arc::new(Baton { slot: Mutex::new(Slot::Empty), visitor: current() });
+        let baton = Arc::new(Baton {
+            slot: Mutex::new(Slot::Empty),
+            visitor: current(),
+        });
         let point = self.push_at(Visit(baton.clone()))?;
         // Looked at only now that its place in the queue is fixed, so that nobody who waits for
         // the caller can get in between unseen.
         let before = point.at(point.n() - 1);
-        let mut visitor = Visitor { strand: self.clone(), baton, point, blocked: None };
+        let mut visitor = Visitor {
+            strand: self.clone(),
+            baton,
+            point,
+            blocked: None,
+        };
         match Blocked::on(&before) {
             Ok(blocked) => visitor.blocked = blocked,
             Err(deadlock) => return Ok(Err(deadlock)),
@@ -159,8 +167,16 @@ impl Visitor {
                 Err(failure)
             }
             None => {
-                frames::enter(Frame { strand: self.strand.id(), n });
-                Ok(Inside { turn: Some(turn), n, epoch, here: std::marker::PhantomData })
+                frames::enter(Frame {
+                    strand: self.strand.id(),
+                    n,
+                });
+                Ok(Inside {
+                    turn: Some(turn),
+                    n,
+                    epoch,
+                    here: std::marker::PhantomData,
+                })
             }
         }
     }

@@ -51,7 +51,9 @@ impl Event {
         _args: &Bound<'_, PyTuple>,
         _kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        Err(PyTypeError::new_err("an Event is not constructed: use Stream.record_event()"))
+        Err(PyTypeError::new_err(
+            "an Event is not constructed: use Stream.record_event()",
+        ))
     }
 
     /// The stream that it was recorded on.
@@ -114,7 +116,9 @@ impl Event {
     /// True
     fn elapsed_time(&self, py: Python<'_>, end: &Self) -> PyResult<f64> {
         let seconds = self.event.elapsed_seconds(&end.event);
-        seconds.map(|seconds| seconds * 1e3).map_err(|error| raised(py, &error))
+        seconds
+            .map(|seconds| seconds * 1e3)
+            .map_err(|error| raised(py, &error))
     }
 
     fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
@@ -123,7 +127,10 @@ impl Event {
 
     fn __repr__(&self) -> String {
         let state = if self.query() { "reached" } else { "pending" };
-        format!("<Event of stream '{}': {state}>", self.stream.get().0.name())
+        format!(
+            "<Event of stream '{}': {state}>",
+            self.stream.get().0.name()
+        )
     }
 
     fn __reduce__(&self) -> PyResult<()> {
@@ -135,7 +142,9 @@ impl Event {
 
     /// For `await`: raises what the reached event covers.
     fn _raise(&self, py: Python<'_>) -> PyResult<()> {
-        self.point().failure().map_or(Ok(()), |failure| Err(failed(py, &failure)))
+        self.point()
+            .failure()
+            .map_or(Ok(()), |failure| Err(failed(py, &failure)))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -149,11 +158,11 @@ pub(crate) struct Mark(Point);
 
 /// The point that everything submitted to a stream so far is before, or that an event is.
 #[pyfunction]
-pub(crate) fn _mark(object: &Bound<'_, PyAny>) -> PyResult<Mark> {
-    let py = object.py();
-    let point = match object.cast::<Event>() {
+pub(crate) fn _mark(source: &Bound<'_, PyAny>) -> PyResult<Mark> {
+    let py = source.py();
+    let point = match source.cast::<Event>() {
         Ok(event) => event.get().point().clone(),
-        Err(_) => foreign::strand(&object.cast::<Stream>()?.get().0).point(),
+        Err(_) => foreign::strand(&source.cast::<Stream>()?.get().0).point(),
     };
     if !point.is_reached() {
         point

@@ -105,7 +105,9 @@ fn class<'py>(
     let namespace = PyDict::new(py);
     namespace.set_item("__module__", crate::MODULE)?;
     namespace.set_item("__doc__", doc)?;
-    let class = py.get_type::<PyType>().call1((name, PyTuple::new(py, bases)?, namespace))?;
+    let class = py
+        .get_type::<PyType>()
+        .call1((name, PyTuple::new(py, bases)?, namespace))?;
     Ok(class.cast_into()?)
 }
 

@@ -51,7 +51,8 @@ pub(crate) fn _after_fork() {
 /// Registers both.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
-    py.import("atexit")?.call_method1("register", (module.getattr("_finish")?,))?;
+    py.import("atexit")?
+        .call_method1("register", (module.getattr("_finish")?,))?;
     let hooks = pyo3::types::PyDict::new(py);
     hooks.set_item("after_in_child", module.getattr("_after_fork")?)?;
     let os = py.import("os")?;

@@ -13,7 +13,10 @@ const NOTE: &str = "clika_runtime: ";
 
 /// The fault for an exception.
 pub(crate) fn fault(exception: &Bound<'_, PyBaseException>) -> Fault {
-    Fault { reason: Reason::Foreign(Box::new(Raised(exception.clone().unbind()))), site: None }
+    Fault {
+        reason: Reason::Foreign(Box::new(Raised(exception.clone().unbind()))),
+        site: None,
+    }
 }
 
 /// The exception behind a failure, if Python code raised it.
@@ -31,7 +34,8 @@ pub(crate) fn annotate(exception: &Bound<'_, PyBaseException>, text: &str) -> Py
     let notes = exception.getattr_opt("__notes__")?;
     if let Some(notes) = notes.and_then(|notes| notes.cast_into::<PyList>().ok()) {
         let ours = |note: Bound<'_, PyAny>| {
-            note.cast::<PyString>().is_ok_and(|note| note.to_string_lossy().starts_with(NOTE))
+            note.cast::<PyString>()
+                .is_ok_and(|note| note.to_string_lossy().starts_with(NOTE))
         };
         if notes.iter().any(ours) {
             return Ok(());

@@ -123,7 +123,9 @@ pub(crate) fn class(py: Python<'_>) -> PyResult<&'static Py<PyType>> {
         namespace.set_item("__init__", object.getattr("__init__")?)?;
         namespace.set_item("__slots__", ())?;
         let bases = (py.get_type::<FutureBase>(), standard);
-        let class = py.get_type::<PyType>().call1(("Future", bases, namespace))?;
+        let class = py
+            .get_type::<PyType>()
+            .call1(("Future", bases, namespace))?;
         Ok(class.cast_into::<PyType>()?.unbind())
     })
 }
@@ -214,7 +216,10 @@ impl FutureBase {
         let py = slf.py();
         let (callbacks, condition) = slf.get().state.with(py, |state| {
             let extra = state.extra();
-            let condition = extra.condition.as_ref().map(|condition| condition.clone_ref(py));
+            let condition = extra
+                .condition
+                .as_ref()
+                .map(|condition| condition.clone_ref(py));
             (std::mem::take(&mut extra.callbacks), condition)
         });
         let notify = host::python(py)?.getattr(intern!(py, "notify"))?;
@@ -224,7 +229,11 @@ impl FutureBase {
     /// "'work' of stream 'decode', submitted at file:line"
     fn describe(&self, py: Python<'_>) -> String {
         let stream = self.stream.get().0.name();
-        format!("{} of stream '{stream}', submitted at {}", self.name(py), self.site.text(py))
+        format!(
+            "{} of stream '{stream}', submitted at {}",
+            self.name(py),
+            self.site.text(py)
+        )
     }
 
     /// The qualified name of the function.
@@ -233,7 +242,9 @@ impl FutureBase {
             let known = state.extra.as_ref().and_then(|extra| extra.name.clone());
             (state.call.as_ref().map(|call| call.clone_ref(py)), known)
         });
-        let name = call.and_then(|call| qualified_name(call.bind(py)).ok()).or(known);
+        let name = call
+            .and_then(|call| qualified_name(call.bind(py)).ok())
+            .or(known);
         name.unwrap_or_else(|| "work".to_owned())
     }
 
@@ -261,7 +272,10 @@ impl FutureBase {
     fn outcome(&self, py: Python<'_>) -> PyResult<Result<Py<PyAny>, Py<PyBaseException>>> {
         let (phase, value, exception) = self.state.with(py, |state| {
             let value = state.value.as_ref().map(|value| value.clone_ref(py));
-            let exception = state.exception.as_ref().map(|exception| exception.clone_ref(py));
+            let exception = state
+                .exception
+                .as_ref()
+                .map(|exception| exception.clone_ref(py));
             (state.phase, value, exception)
         });
         if let Some(exception) = exception {
@@ -309,7 +323,10 @@ fn qualified_name(call: &Bound<'_, PyTuple>) -> PyResult<String> {
 
 /// What the standard class raises for a future that its user cancelled.
 fn cancelled_by_user(py: Python<'_>) -> PyErr {
-    match py.import("concurrent.futures").and_then(|module| module.getattr("CancelledError")) {
+    match py
+        .import("concurrent.futures")
+        .and_then(|module| module.getattr("CancelledError"))
+    {
         Ok(class) => match class.call0() {
             Ok(error) => PyErr::from_value(error),
             Err(error) => error,
@@ -322,7 +339,13 @@ fn cancelled_by_user(py: Python<'_>) -> PyErr {
 impl FutureBase {
     #[new]
     fn new() -> PyResult<Self> {
-        let Some(Parts { stream, call, site, isolated }) = PARTS.take() else {
+        let Some(Parts {
+            stream,
+            call,
+            site,
+            isolated,
+        }) = PARTS.take()
+        else {
             return Err(PyTypeError::new_err(
                 "a Future is not constructed: it is what Stream.submit returns",
             ));
@@ -333,7 +356,10 @@ impl FutureBase {
             isolated,
             n: AtomicU64::new(0),
             waits_for: AtomicU64::new(0),
-            state: Guarded::new(State { call: Some(call), ..State::default() }),
+            state: Guarded::new(State {
+                call: Some(call),
+                ..State::default()
+            }),
         })
     }
 
@@ -365,7 +391,8 @@ impl FutureBase {
     #[pyo3(signature = (timeout=None))]
     fn result(&self, py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
         self.wait(py, timeout)?;
-        self.outcome(py)?.map_err(|exception| PyErr::from_value(exception.into_bound(py).into_any()))
+        self.outcome(py)?
+            .map_err(|exception| PyErr::from_value(exception.into_bound(py).into_any()))
     }
 
     /// Blocks until the function has run, and returns what it raised, or None.
@@ -456,7 +483,9 @@ impl FutureBase {
         if waits {
             return Ok(());
         }
-        host::python(py)?.getattr("notify")?.call1((slf, (r#fn,), py.None()))?;
+        host::python(py)?
+            .getattr("notify")?
+            .call1((slf, (r#fn,), py.None()))?;
         Ok(())
     }
 
@@ -499,9 +528,17 @@ impl FutureBase {
     /// For the standard functions, which lock it.
     #[getter]
     fn _condition(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let fresh = py.import("threading")?.getattr("Condition")?.call0()?.unbind();
+        let fresh = py
+            .import("threading")?
+            .getattr("Condition")?
+            .call0()?
+            .unbind();
         Ok(self.state.with(py, |state| {
-            state.extra().condition.get_or_insert_with(|| fresh.clone_ref(py)).clone_ref(py)
+            state
+                .extra()
+                .condition
+                .get_or_insert_with(|| fresh.clone_ref(py))
+                .clone_ref(py)
         }))
     }
 
@@ -510,20 +547,28 @@ impl FutureBase {
     fn _waiters(&self, py: Python<'_>) -> Py<PyList> {
         let fresh = PyList::empty(py).unbind();
         self.state.with(py, |state| {
-            state.extra().waiters.get_or_insert_with(|| fresh.clone_ref(py)).clone_ref(py)
+            state
+                .extra()
+                .waiters
+                .get_or_insert_with(|| fresh.clone_ref(py))
+                .clone_ref(py)
         })
     }
 
     /// Streams set what their work returned; nobody else does.
     #[pyo3(signature = (*_args))]
     fn set_result(&self, _args: &Bound<'_, PyTuple>) -> PyResult<()> {
-        Err(PyTypeError::new_err("the stream sets the result of its work"))
+        Err(PyTypeError::new_err(
+            "the stream sets the result of its work",
+        ))
     }
 
     /// Streams set what their work raised; nobody else does.
     #[pyo3(signature = (*_args))]
     fn set_exception(&self, _args: &Bound<'_, PyTuple>) -> PyResult<()> {
-        Err(PyTypeError::new_err("the stream sets the exception of its work"))
+        Err(PyTypeError::new_err(
+            "the stream sets the exception of its work",
+        ))
     }
 
     /// Streams start their work; nobody else does.
@@ -538,10 +583,15 @@ impl FutureBase {
             visit.call(&state.call)?;
             visit.call(&state.value)?;
             visit.call(&state.exception)?;
-            let Some(extra) = &state.extra else { return Ok(()) };
+            let Some(extra) = &state.extra else {
+                return Ok(());
+            };
             visit.call(&extra.condition)?;
             visit.call(&extra.waiters)?;
-            extra.callbacks.iter().try_for_each(|callback| visit.call(callback))
+            extra
+                .callbacks
+                .iter()
+                .try_for_each(|callback| visit.call(callback))
         });
         visited.unwrap_or(Ok(()))
     }
@@ -549,7 +599,13 @@ impl FutureBase {
     fn __clear__(&self, py: Python<'_>) {
         let cleared = self.state.with(py, |state| {
             let phase = state.phase;
-            std::mem::replace(state, State { phase, ..State::default() })
+            std::mem::replace(
+                state,
+                State {
+                    phase,
+                    ..State::default()
+                },
+            )
         });
         drop(cleared);
     }
@@ -558,7 +614,10 @@ impl FutureBase {
 /// Keeping futures from the cycle collector while the queue holds them: it could not free them, and
 /// to look at every pending one time and again costs more than all else.
 mod collector {
-    #![allow(unsafe_code, reason = "calls into the interpreter; each block states its reason")]
+    #![allow(
+        unsafe_code,
+        reason = "calls into the interpreter; each block states its reason"
+    )]
 
     use pyo3::ffi;
     use pyo3::prelude::*;

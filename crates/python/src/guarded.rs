@@ -2,7 +2,10 @@
 //!
 //! A mutex of its own would cost every operation more than its work. The module declares that it
 //! needs the interpreter lock, so an attached thread is the only one.
-#![allow(unsafe_code, reason = "the interpreter lock is a lock that the compiler does not know")]
+#![allow(
+    unsafe_code,
+    reason = "the interpreter lock is a lock that the compiler does not know"
+)]
 
 use std::cell::{Cell, UnsafeCell};
 
@@ -18,7 +21,10 @@ unsafe impl<T: Send> Sync for Guarded<T> {}
 
 impl<T> Guarded<T> {
     pub(crate) const fn new(value: T) -> Self {
-        Self { value: UnsafeCell::new(value), borrowed: Cell::new(false) }
+        Self {
+            value: UnsafeCell::new(value),
+            borrowed: Cell::new(false),
+        }
     }
 
     /// Calls `f` with the value. Python code must not run in `f`, since it could let go of the lock
@@ -28,7 +34,10 @@ impl<T> Guarded<T> {
     /// If `f` comes back here.
     #[inline]
     pub(crate) fn with<R>(&self, _attached: Python<'_>, f: impl FnOnce(&mut T) -> R) -> R {
-        assert!(!self.borrowed.replace(true), "a guarded value is used within its own use");
+        assert!(
+            !self.borrowed.replace(true),
+            "a guarded value is used within its own use"
+        );
         // SAFETY: the caller is attached, so no other thread is here, and the flag shows that this
         // thread is not either.
         let result = f(unsafe { &mut *self.value.get() });

@@ -20,10 +20,10 @@ use clika_runtime::foreign::{
     self, Executor, Failure, Fault, ForeignThread, Kind, Next, Operation, Reporter,
 };
 use pyo3::exceptions::PyBaseException;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
-use pyo3::intern;
 
 use crate::exceptions::{failed, raised};
 use crate::future::{FutureBase, Outcome};
@@ -98,7 +98,11 @@ pub(crate) fn awaiting<'py>(
     let module = AWAITING.get_or_try_init(py, || {
         PyResult::Ok(py.import("clika_runtime._awaiting")?.unbind())
     })?;
-    module.bind(py).getattr(kind)?.call1((object,))?.call_method0("__await__")
+    module
+        .bind(py)
+        .getattr(kind)?
+        .call1((object,))?
+        .call_method0("__await__")
 }
 
 /// Makes sure that the lane has a thread.
@@ -236,7 +240,7 @@ impl Hand {
     /// Lets others have the interpreter lock, if this thread has had it for long.
     fn give_way(&mut self, py: Python<'_>) {
         self.calls += 1;
-        if self.calls % Self::CALLS == 0 && self.attached.elapsed() > Self::ATTACHMENT {
+        if self.calls.is_multiple_of(Self::CALLS) && self.attached.elapsed() > Self::ATTACHMENT {
             py.detach(std::thread::yield_now);
             self.attached = Instant::now();
         }
@@ -266,7 +270,11 @@ unsafe impl Send for Attaching<'_> {}
 
 impl<'a> Attaching<'a> {
     fn next(lane: &'a Lane) -> Self {
-        Self(lane.attaching.lock().unwrap_or_else(PoisonError::into_inner))
+        Self(
+            lane.attaching
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
     }
 }
 
@@ -419,8 +427,13 @@ pub(crate) fn with_keywords<'py>(
     call: Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyTuple>> {
-    let Some(keywords) = keywords.filter(|keywords| !keywords.is_empty()) else { return Ok(call) };
+    let Some(keywords) = keywords.filter(|keywords| !keywords.is_empty()) else {
+        return Ok(call);
+    };
     let py = call.py();
-    let partial = py.import("functools")?.getattr("partial")?.call(call, Some(keywords))?;
+    let partial = py
+        .import("functools")?
+        .getattr("partial")?
+        .call(call, Some(keywords))?;
     PyTuple::new(py, [partial])
 }

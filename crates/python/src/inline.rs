@@ -24,7 +24,11 @@ static STREAM: Mutex<Option<clika_runtime::Stream>> = Mutex::new(None);
 
 /// What `Stream.__new__` makes, if it was called from here.
 pub(crate) fn constructing() -> Option<Stream> {
-    STREAM.lock().unwrap_or_else(PoisonError::into_inner).take().map(Stream)
+    STREAM
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take()
+        .map(Stream)
 }
 
 /// The default stream of `device`.
@@ -66,7 +70,12 @@ pub(crate) fn enter<'py>(
     let py = stream.py();
     let call = checked_call(args, kwargs)?;
     let site = Site::of_callers_caller(py);
-    let parts = Parts { stream: stream.clone().unbind(), call: call.unbind(), site, isolated };
+    let parts = Parts {
+        stream: stream.clone().unbind(),
+        call: call.unbind(),
+        site,
+        isolated,
+    };
     let future = future::make(py, parts)?;
     let strand = foreign::strand(&stream.get().0);
     let place = match strand.inside() {
@@ -75,7 +84,10 @@ pub(crate) fn enter<'py>(
     };
     let visit = place.map(|place| {
         let future = Some(future.clone().unbind());
-        Visit(Own::new(Stay { future, place: Some(place) }))
+        Visit(Own::new(Stay {
+            future,
+            place: Some(place),
+        }))
     });
     if visit.is_some() {
         let _ = future.get().begin(py);
@@ -120,7 +132,9 @@ fn enter_in_turn(
 
 impl Stay {
     fn end(&mut self, py: Python<'_>, outcome: Outcome<'_>) {
-        let (Some(future), Some(place)) = (self.future.take(), self.place.take()) else { return };
+        let (Some(future), Some(place)) = (self.future.take(), self.place.take()) else {
+            return;
+        };
         let future = future.into_bound(py);
         let resolved = FutureBase::resolve(&future, outcome);
         match place {

@@ -26,7 +26,10 @@ const MODULE: &str = "clika_runtime._core";
 /// Execution streams: ordered, asynchronous queues of device work.
 #[pymodule(gil_used = true)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    foreign::bind(foreign::Binding { reporter: host::reporter, recruiter: recruiter::ask });
+    foreign::bind(foreign::Binding {
+        reporter: host::reporter,
+        recruiter: recruiter::ask,
+    });
     module.add_class::<device::Device>()?;
     module.add_class::<stream::Stream>()?;
     module.add_class::<event::Event>()?;

@@ -3,7 +3,10 @@
 //! Python may touch or drop an object from any thread: the interpreter's end and a fork clear the
 //! frames of other threads. What such an object owns for its thread is out of reach there, and is
 //! left alone rather than dropped.
-#![allow(unsafe_code, reason = "moves between threads what only its owner can reach")]
+#![allow(
+    unsafe_code,
+    reason = "moves between threads what only its owner can reach"
+)]
 
 use std::mem::ManuallyDrop;
 
@@ -31,12 +34,17 @@ unsafe impl<T> Sync for Own<T> {}
 
 impl<T> Own<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self { owner: here(), value: ManuallyDrop::new(value) }
+        Self {
+            owner: here(),
+            value: ManuallyDrop::new(value),
+        }
     }
 
     pub(crate) fn get(&mut self) -> PyResult<&mut T> {
         if here() != self.owner {
-            return Err(PyRuntimeError::new_err("this object belongs to another thread"));
+            return Err(PyRuntimeError::new_err(
+                "this object belongs to another thread",
+            ));
         }
         Ok(&mut self.value)
     }

@@ -37,25 +37,42 @@ pub(crate) struct Roll(Mutex<Vec<u32>>);
 
 impl Roll {
     pub(crate) fn add(&self, thread: u32) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(thread);
     }
 
     pub(crate) fn remove(&self, thread: u32) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|other| *other != thread);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|other| *other != thread);
     }
 
     /// How many of them run on a core right now, counted up to `enough`. None where the system
     /// does not tell.
     fn running(&self, enough: usize) -> usize {
-        let threads = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        threads.into_iter().filter(|thread| is_running(*thread)).take(enough).count()
+        let threads = self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        threads
+            .into_iter()
+            .filter(|thread| is_running(*thread))
+            .take(enough)
+            .count()
     }
 }
 
 fn is_running(thread: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
     // The state follows the name, which is in parentheses and may hold anything.
-    status.is_ok_and(|text| text.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R')))
+    status.is_ok_and(|text| {
+        text.rsplit_once(") ")
+            .is_some_and(|(_, rest)| rest.starts_with('R'))
+    })
 }
 
 /// Sees to the first thread of the lane, where its error can be raised.
@@ -64,21 +81,32 @@ pub(crate) fn first(py: Python<'_>, executor: &Executor) -> PyResult<()> {
         return Ok(());
     }
     let _section = Section::begin(py);
-    host::start_thread(py).inspect_err(|_| executor.dismiss()).map_err(|cause| {
-        let refused = Refused::NoThread(io::Error::other(cause.to_string()));
-        raised(py, &foreign::refused(refused))
-    })
+    host::start_thread(py)
+        .inspect_err(|_| executor.dismiss())
+        .map_err(|cause| {
+            let refused = Refused::NoThread(io::Error::other(cause.to_string()));
+            raised(py, &foreign::refused(refused))
+        })
 }
 
 /// What the lane calls when it wants one more thread.
 pub(crate) fn ask() -> io::Result<()> {
-    let executor = foreign::started().ok_or_else(|| io::Error::other("the runtime has not begun"))?;
-    let job = Host::new(|| { make_when_still(executor); Ok(()) }, None);
+    let executor =
+        foreign::started().ok_or_else(|| io::Error::other("the runtime has not begun"))?;
+    let job = Host::new(
+        || {
+            make_when_still(executor);
+            Ok(())
+        },
+        None,
+    );
     executor.push_loose(job).map_err(io::Error::other)
 }
 
 fn make_when_still(executor: &'static Executor) {
-    let Ok(roll) = foreign::state::<host::Lane>().map(|lane| &lane.roll) else { return };
+    let Ok(roll) = foreign::state::<host::Lane>().map(|lane| &lane.roll) else {
+        return;
+    };
     let cores = foreign::cores();
     let mut still = STILL;
     loop {

@@ -2,7 +2,10 @@
 //!
 //! What is kept is the code object and the position in it, which costs two pointer reads; the line
 //! is looked up only when somebody wants to know. The frame is never kept.
-#![allow(unsafe_code, reason = "reads the current frame; each block states its reason")]
+#![allow(
+    unsafe_code,
+    reason = "reads the current frame; each block states its reason"
+)]
 
 use std::os::raw::c_int;
 
@@ -34,7 +37,10 @@ impl Site {
         unsafe {
             let frame = ffi::PyEval_GetFrame();
             if frame.is_null() {
-                return Self { code: None, position: -1 };
+                return Self {
+                    code: None,
+                    position: -1,
+                };
             }
             let back = PyFrame_GetBack(frame);
             let site = Self::of_frame(py, back);
@@ -47,7 +53,10 @@ impl Site {
     /// `frame` is null or a frame.
     unsafe fn of_frame(py: Python<'_>, frame: *mut ffi::PyFrameObject) -> Self {
         if frame.is_null() {
-            return Self { code: None, position: -1 };
+            return Self {
+                code: None,
+                position: -1,
+            };
         }
         // SAFETY: promised by the caller; `PyFrame_GetCode` returns a new reference.
         unsafe {
@@ -61,11 +70,14 @@ impl Site {
 
     /// The place as `file:line`.
     pub(crate) fn text(&self, py: Python<'_>) -> String {
-        self.find(py).unwrap_or_else(|_| "an unknown line".to_owned())
+        self.find(py)
+            .unwrap_or_else(|_| "an unknown line".to_owned())
     }
 
     fn find(&self, py: Python<'_>) -> PyResult<String> {
-        let Some(code) = &self.code else { return Ok("a line outside Python".to_owned()) };
+        let Some(code) = &self.code else {
+            return Ok("a line outside Python".to_owned());
+        };
         let code = code.bind(py);
         let file: String = code.getattr("co_filename")?.extract()?;
         for range in code.call_method0("co_lines")?.try_iter()? {

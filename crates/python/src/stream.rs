@@ -50,7 +50,12 @@ impl Stream {
         let call = checked_call(call, keywords)?;
         host::ensure(py)?;
         let site = Site::of_caller(py);
-        let parts = Parts { stream: slf.clone().unbind(), call: call.unbind(), site, isolated };
+        let parts = Parts {
+            stream: slf.clone().unbind(),
+            call: call.unbind(),
+            site,
+            isolated,
+        };
         let future = future::make(py, parts)?;
         let strand = foreign::strand(&slf.get().0);
         let n = strand
@@ -65,9 +70,13 @@ impl Stream {
         if strand.is_inline() && strand.inside().is_some() {
             // Part of the enclosing work: what follows in that must not run before.
             reach_in_time(py, point, None)?;
-            return point.failure().map_or(Ok(()), |failure| Err(failed(py, &failure)));
+            return point
+                .failure()
+                .map_or(Ok(()), |failure| Err(failed(py, &failure)));
         }
-        strand.wait_for(point).map_err(|refused| raised(py, &foreign::refused(refused)))
+        strand
+            .wait_for(point)
+            .map_err(|refused| raised(py, &foreign::refused(refused)))
     }
 }
 
@@ -77,7 +86,9 @@ pub(crate) fn checked_call<'py>(
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyTuple>> {
     let Ok(function) = call.get_borrowed_item(0) else {
-        return Err(PyTypeError::new_err("submit() needs a function: submit(fn, *args, **kwargs)"));
+        return Err(PyTypeError::new_err(
+            "submit() needs a function: submit(fn, *args, **kwargs)",
+        ));
     };
     if !function.is_callable() {
         return Err(PyTypeError::new_err(format!(
@@ -127,11 +138,7 @@ impl Stream {
     /// 'decode'
     #[staticmethod]
     #[pyo3(signature = (device, *, name=None))]
-    fn create(
-        py: Python<'_>,
-        device: &Bound<'_, PyAny>,
-        name: Option<&str>,
-    ) -> PyResult<Self> {
+    fn create(py: Python<'_>, device: &Bound<'_, PyAny>, name: Option<&str>) -> PyResult<Self> {
         let device = device_of(device)?;
         let stream = match name {
             Some(name) => clika_runtime::Stream::named(device, name),
@@ -345,7 +352,9 @@ impl Stream {
             .admit()
             .map_err(|refused| raised(py, &foreign::refused(refused)))?;
         let event = if timing {
-            stream.record_timed_event().map_err(|error| raised(py, &error))?
+            stream
+                .record_timed_event()
+                .map_err(|error| raised(py, &error))?
         } else {
             stream.record_event()
         };
@@ -382,7 +391,9 @@ impl Stream {
     /// other : Stream
     fn wait_stream(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
         let strand = foreign::strand(&other.0);
-        strand.admit().map_err(|refused| raised(py, &foreign::refused(refused)))?;
+        strand
+            .admit()
+            .map_err(|refused| raised(py, &foreign::refused(refused)))?;
         self.wait_for(py, &strand.point())
     }
 
@@ -437,15 +448,20 @@ impl Stream {
 
     /// A failure that only this stream holds leads to frames, and from there maybe back here.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        let Some(strand) = foreign::sole_strand(&self.0) else { return Ok(()) };
-        let visited =
-            strand.with_sole_failure(|failure| exception_of(failure).map(|exception| visit.call(exception)));
+        let Some(strand) = foreign::sole_strand(&self.0) else {
+            return Ok(());
+        };
+        let visited = strand.with_sole_failure(|failure| {
+            exception_of(failure).map(|exception| visit.call(exception))
+        });
         visited.flatten().unwrap_or(Ok(()))
     }
 
     /// The failure is unreachable: nobody can acknowledge it, so it is reported, and goes.
     fn __clear__(&self) {
-        let Some(strand) = foreign::sole_strand(&self.0) else { return };
+        let Some(strand) = foreign::sole_strand(&self.0) else {
+            return;
+        };
         if strand.with_sole_failure(|_| ()).is_some() {
             strand.orphan();
             strand.acknowledge_if(|_| true);

@@ -17,18 +17,23 @@ pub(crate) type Deadline = Option<Instant>;
 
 /// The deadline that a `timeout` argument means: seconds, or None.
 pub(crate) fn deadline(timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Deadline> {
-    let Some(timeout) = timeout.filter(|timeout| !timeout.is_none()) else { return Ok(None) };
+    let Some(timeout) = timeout.filter(|timeout| !timeout.is_none()) else {
+        return Ok(None);
+    };
     let py = timeout.py();
-    let seconds: f64 = timeout.extract().map_err(|error: PyErr| match timeout.get_type().name() {
-        // An integer too large for a float is a value error; anything else is no number.
-        Ok(_) if error.is_instance_of::<pyo3::exceptions::PyOverflowError>(py) => {
-            invalid_argument(py, "timeout is too large: pass None to wait for ever")
-        }
-        Ok(name) => {
-            PyTypeError::new_err(format!("timeout must be a number of seconds or None, not {name}"))
-        }
-        Err(error) => error,
-    })?;
+    let seconds: f64 =
+        timeout
+            .extract()
+            .map_err(|error: PyErr| match timeout.get_type().name() {
+                // An integer too large for a float is a value error; anything else is no number.
+                Ok(_) if error.is_instance_of::<pyo3::exceptions::PyOverflowError>(py) => {
+                    invalid_argument(py, "timeout is too large: pass None to wait for ever")
+                }
+                Ok(name) => PyTypeError::new_err(format!(
+                    "timeout must be a number of seconds or None, not {name}"
+                )),
+                Err(error) => error,
+            })?;
     if seconds.is_nan() || seconds < 0.0 {
         return Err(invalid_argument(
             py,
@@ -46,7 +51,9 @@ pub(crate) fn reach(py: Python<'_>, point: &Point, deadline: Deadline) -> PyResu
         return Ok(true);
     }
     admit(py, point)?;
-    let mut wait = point.wait().map_err(|_| raised(py, &foreign::deadlock(point)))?;
+    let mut wait = point
+        .wait()
+        .map_err(|_| raised(py, &foreign::deadlock(point)))?;
     in_slices(py, deadline, |until| wait.until(until))
 }
 
@@ -85,5 +92,8 @@ fn in_slices(
 
 /// Refuses a wait that nothing will end.
 fn admit(py: Python<'_>, point: &Point) -> PyResult<()> {
-    point.strand().admit().map_err(|refused| raised(py, &foreign::refused(refused)))
+    point
+        .strand()
+        .admit()
+        .map_err(|refused| raised(py, &foreign::refused(refused)))
 }

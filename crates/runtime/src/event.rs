@@ -41,7 +41,11 @@ pub struct Event {
 
 impl Event {
     pub(crate) fn new(stream: Stream, point: Point, stamp: Option<Stamp>) -> Self {
-        Self { stream, point, stamp }
+        Self {
+            stream,
+            point,
+            stamp,
+        }
     }
 
     pub(crate) fn point(&self) -> &Point {
@@ -142,7 +146,10 @@ impl Stamp {
     pub(crate) fn set(&self) {
         let since = Instant::now().duration_since(start());
         // 584 years fit.
-        self.0.store(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX), Ordering::Release);
+        self.0.store(
+            u64::try_from(since.as_nanos()).unwrap_or(u64::MAX),
+            Ordering::Release,
+        );
     }
 
     /// The operation that sets it.
@@ -171,7 +178,9 @@ impl std::future::Future for EventWait {
         if let Err(error) = wait::admit(self.0.point().strand()) {
             return std::task::Poll::Ready(Err(error));
         }
-        std::pin::Pin::new(&mut self.0).poll(context).map(|()| Settled::of(self.0.point()))
+        std::pin::Pin::new(&mut self.0)
+            .poll(context)
+            .map(|()| Settled::of(self.0.point()))
     }
 }
 

@@ -42,8 +42,12 @@ pub fn started() -> Option<&'static Executor> {
 /// # Panics
 /// If two bindings with different types are in one process.
 pub fn state<T: Default + Send + Sync + 'static>() -> Result<&'static T, Error> {
-    let binding = runtime::runtime()?.binding.get_or_init(|| Box::new(T::default()));
-    Ok(binding.downcast_ref().unwrap_or_else(|| panic!("one binding per process")))
+    let binding = runtime::runtime()?
+        .binding
+        .get_or_init(|| Box::new(T::default()));
+    Ok(binding
+        .downcast_ref()
+        .unwrap_or_else(|| panic!("one binding per process")))
 }
 
 /// How long pending work may go on at exit.

@@ -60,7 +60,10 @@ impl<T: Send + 'static> Value<T> {
     /// The place for the value of `work`, and the operation that fills it.
     pub(crate) fn of<F: FnOnce() -> T + Send + 'static>(
         work: F,
-    ) -> (Arc<Self>, impl FnOnce() -> Result<(), Reason> + Send + 'static + use<T, F>) {
+    ) -> (
+        Arc<Self>,
+        impl FnOnce() -> Result<(), Reason> + Send + 'static + use<T, F>,
+    ) {
         let value = Arc::new(Self(Mutex::new(State::Waiting)));
         let place = value.clone();
         let fill = move || {
@@ -120,13 +123,23 @@ impl<T: Send + 'static> Value<T> {
 
 impl<T: Send + 'static> Future<T> {
     pub(crate) fn new(stream: Stream, point: Point, value: Arc<Value<T>>) -> Self {
-        Self { stream, point, ran: None, value }
+        Self {
+            stream,
+            point,
+            ran: None,
+            value,
+        }
     }
 
     /// The future of a function that has run, or was skipped, on the calling thread.
     pub(crate) fn of_ran(stream: Stream, ran: Ran, value: Arc<Value<T>>) -> Self {
         let outcome = ran.failure.map_or(Ok(()), Err);
-        Self { stream, point: ran.point, ran: Some(outcome), value }
+        Self {
+            stream,
+            point: ran.point,
+            ran: Some(outcome),
+            value,
+        }
     }
 
     /// Blocks until the function has run, and takes its value.
@@ -222,7 +235,11 @@ impl<T: Send + 'static> Future<T> {
 
 impl<T> fmt::Debug for Future<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let done = if self.ran.is_some() || self.point.is_reached() { "done" } else { "pending" };
+        let done = if self.ran.is_some() || self.point.is_reached() {
+            "done"
+        } else {
+            "pending"
+        };
         write!(f, "Future({:?}, {done})", self.stream.name())
     }
 }
@@ -247,7 +264,9 @@ impl<T: Send + 'static> std::future::Future for FutureWait<T> {
         if self.future.is_done() {
             return Poll::Ready(self.future.take());
         }
-        std::pin::Pin::new(&mut self.wait).poll(context).map(|()| self.future.take())
+        std::pin::Pin::new(&mut self.wait)
+            .poll(context)
+            .map(|()| self.future.take())
     }
 }
 
@@ -256,6 +275,9 @@ impl<T: Send + 'static> IntoFuture for Future<T> {
     type IntoFuture = FutureWait<T>;
 
     fn into_future(self) -> FutureWait<T> {
-        FutureWait { wait: AsyncWait::new(self.point.clone()), future: self }
+        FutureWait {
+            wait: AsyncWait::new(self.point.clone()),
+            future: self,
+        }
     }
 }

@@ -63,11 +63,17 @@ fn run_in_turn(
     work: impl FnOnce() -> Result<(), Reason>,
 ) -> Result<Ran, Error> {
     let strand = stream.strand();
-    let visitor = strand.visit().map_err(refused)?.map_err(|_| wait::deadlock(&strand.point()))?;
+    let visitor = strand
+        .visit()
+        .map_err(refused)?
+        .map_err(|_| wait::deadlock(&strand.point()))?;
     visitor.until(None);
     let point = visitor.point().clone();
     match visitor.enter() {
-        Err(failure) => Ok(Ran { point, failure: Some(Why::Skipped(failure)) }),
+        Err(failure) => Ok(Ran {
+            point,
+            failure: Some(Why::Skipped(failure)),
+        }),
         Ok(inside) => {
             let outcome = guarded(site, work);
             // Asked inside: if the work has acknowledged a failure of its own, it is in the next
@@ -78,7 +84,10 @@ fn run_in_turn(
                 Err(fault) => Some(strand.fail_within(point.n(), fault)),
             };
             inside.finish(Ok(()));
-            Ok(Ran { point, failure: failure.map(Why::Failed) })
+            Ok(Ran {
+                point,
+                failure: failure.map(Why::Failed),
+            })
         }
     }
 }
@@ -104,7 +113,10 @@ fn guarded(
     site: &'static Location<'static>,
     work: impl FnOnce() -> Result<(), Reason>,
 ) -> Result<(), Fault> {
-    let fault = |reason| Fault { reason, site: Some(site) };
+    let fault = |reason| Fault {
+        reason,
+        site: Some(site),
+    };
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(outcome) => outcome.map_err(fault),
         Err(payload) => Err(fault(Reason::from_panic(payload))),

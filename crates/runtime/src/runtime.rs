@@ -3,7 +3,10 @@
 //! A forked child gets its own: slots form a list, one per generation of the process, and nobody
 //! touches the slot of another generation. A slot's lock can therefore not have been inherited in
 //! a locked state, since the only threads that ever lock it belong to this process.
-#![allow(unsafe_code, reason = "slots are leaked, so that they outlive every thread")]
+#![allow(
+    unsafe_code,
+    reason = "slots are leaked, so that they outlive every thread"
+)]
 
 use std::any::Any;
 use std::io::{self, Write};
@@ -48,7 +51,11 @@ static BINDING: OnceLock<Binding> = OnceLock::new();
 
 /// The runtime of this process.
 pub(crate) fn runtime() -> Result<&'static Runtime, Error> {
-    slot().runtime.get_or_init(Runtime::start).as_ref().map_err(Error::clone)
+    slot()
+        .runtime
+        .get_or_init(Runtime::start)
+        .as_ref()
+        .map_err(Error::clone)
 }
 
 /// The runtime of this process, if it has been used.
@@ -72,7 +79,10 @@ fn slot() -> &'static Slot {
 
 #[cold]
 fn next_slot(current: *mut Slot) -> &'static Slot {
-    let fresh = Box::into_raw(Box::new(Slot { generation: generation(), runtime: OnceLock::new() }));
+    let fresh = Box::into_raw(Box::new(Slot {
+        generation: generation(),
+        runtime: OnceLock::new(),
+    }));
     match CURRENT.compare_exchange(current, fresh, Ordering::AcqRel, Ordering::Acquire) {
         // SAFETY: `fresh` is a valid box that nobody frees from here on.
         Ok(_) => unsafe { &*fresh },
@@ -110,14 +120,19 @@ impl Runtime {
 }
 
 fn reporter() -> Reporter {
-    BINDING.get().map_or_else(to_standard_error, |binding| (binding.reporter)())
+    BINDING
+        .get()
+        .map_or_else(to_standard_error, |binding| (binding.reporter)())
 }
 
 fn to_standard_error() -> Reporter {
     Box::new(|failure| {
         let failure = wait::describe(failure);
         // Not `eprintln!`, which panics where nobody reads.
-        let _ = writeln!(io::stderr(), "clika_runtime: nobody acknowledged that {failure}");
+        let _ = writeln!(
+            io::stderr(),
+            "clika_runtime: nobody acknowledged that {failure}"
+        );
     })
 }
 
@@ -132,6 +147,9 @@ pub(crate) fn refused(refused: Refused) -> Error {
             "this stream belongs to the process that this one was forked from: create one here",
             None,
         ),
+        Refused::NoThread(error) if error.kind() == std::io::ErrorKind::OutOfMemory => {
+            Error::out_of_memory("there is no memory for a thread of the runtime")
+        }
         Refused::NoThread(error) => Error::device(
             "no thread could be started for the runtime: allow this process more threads",
             Some(std::sync::Arc::new(error)),
@@ -160,9 +178,15 @@ pub(crate) fn refused(refused: Refused) -> Error {
 /// # Ok::<(), clika_runtime::Error>(())
 /// ```
 pub fn shutdown(timeout: Duration) -> bool {
-    let Some(runtime) = started() else { return true };
+    let Some(runtime) = started() else {
+        return true;
+    };
     let drained = runtime.executor.drain(Instant::now().checked_add(timeout));
     runtime.executor.close();
-    runtime.executor.take_unacknowledged().iter().for_each(reporter());
+    runtime
+        .executor
+        .take_unacknowledged()
+        .iter()
+        .for_each(reporter());
     drained
 }

@@ -156,12 +156,17 @@ impl Stream {
     /// A device error if the runtime has shut down or the stream was inherited by a fork. On the
     /// default stream, the function has run and its failure is returned, acknowledged.
     #[track_caller]
-    pub fn submit<R: Outcome>(&self, work: impl FnOnce() -> R + Send + 'static) -> Result<(), Error> {
+    pub fn submit<R: Outcome>(
+        &self,
+        work: impl FnOnce() -> R + Send + 'static,
+    ) -> Result<(), Error> {
         let (work, site) = (|| work().into_result(), Location::caller());
         if self.is_default() {
             return inline::submit(self, site, work);
         }
-        self.strand().push(Native::new(work, Some(site))).map_err(refused)?;
+        self.strand()
+            .push(Native::new(work, Some(site)))
+            .map_err(refused)?;
         Ok(())
     }
 
@@ -180,7 +185,9 @@ impl Stream {
         if self.is_default() {
             return inline::submit(self, site, work);
         }
-        self.strand().push(Host::new(work, Some(site))).map_err(refused)?;
+        self.strand()
+            .push(Host::new(work, Some(site)))
+            .map_err(refused)?;
         Ok(())
     }
 
@@ -198,9 +205,16 @@ impl Stream {
         let (value, work) = Value::of(work);
         let site = Location::caller();
         if self.is_default() {
-            return Ok(Future::of_ran(self.clone(), inline::run(self, site, work)?, value));
+            return Ok(Future::of_ran(
+                self.clone(),
+                inline::run(self, site, work)?,
+                value,
+            ));
         }
-        let point = self.strand().push_at(Native::new(work, Some(site))).map_err(refused)?;
+        let point = self
+            .strand()
+            .push_at(Native::new(work, Some(site)))
+            .map_err(refused)?;
         Ok(Future::new(self.clone(), point, value))
     }
 
@@ -216,9 +230,16 @@ impl Stream {
         let (value, work) = Value::of(work);
         let site = Location::caller();
         if self.is_default() {
-            return Ok(Future::of_ran(self.clone(), inline::run(self, site, work)?, value));
+            return Ok(Future::of_ran(
+                self.clone(),
+                inline::run(self, site, work)?,
+                value,
+            ));
         }
-        let point = self.strand().push_at(Host::new(work, Some(site))).map_err(refused)?;
+        let point = self
+            .strand()
+            .push_at(Host::new(work, Some(site)))
+            .map_err(refused)?;
         Ok(Future::new(self.clone(), point, value))
     }
 
@@ -275,7 +296,11 @@ impl Stream {
     #[must_use]
     pub fn pending(&self) -> u64 {
         // In a forked child nothing of an inherited stream will ever run.
-        if self.strand().is_inherited() { 0 } else { self.strand().pending() }
+        if self.strand().is_inherited() {
+            0
+        } else {
+            self.strand().pending()
+        }
     }
 
     /// Blocks until all that was submitted before the call is complete.

@@ -1,6 +1,5 @@
 //! Waiting on the host, and what a wait returns.
 
-use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
@@ -61,7 +60,9 @@ impl Settled {
 
     /// The failure that `point` covers.
     pub(crate) fn of(point: &Point) -> Result<(), Error> {
-        point.failure().map_or(Ok(()), |failure| Err(failed(&failure)))
+        point
+            .failure()
+            .map_or(Ok(()), |failure| Err(failed(&failure)))
     }
 }
 
@@ -69,8 +70,8 @@ impl Settled {
 pub(crate) fn describe(failure: &Failure) -> String {
     let print = AssertUnwindSafe(|| failure.to_string());
     catch_unwind(print).unwrap_or_else(|payload| {
-        let _ = ManuallyDrop::new(payload);
-        format!("{} failed, with an error that cannot be printed", failure.origin)
+        let panicked = Reason::from_panic(payload);
+        format!("{} failed; printing its error {panicked}", failure.origin)
     })
 }
 
@@ -90,5 +91,8 @@ pub(crate) fn skipped(failure: &Arc<Failure>) -> Error {
         return failed(failure);
     }
     let cause: Cause = Arc::new(failed(failure));
-    Error::cancelled("the work was skipped, because earlier work failed", Some(cause))
+    Error::cancelled(
+        "the work was skipped, because earlier work failed",
+        Some(cause),
+    )
 }

@@ -88,7 +88,10 @@ fn an_operation_is_skipped_exactly_if_its_point_has_failed() {
         last.clone().when_reached({
             let right = right.clone();
             move || {
-                assert!(last.failure().is_none(), "submitted after the acknowledgement, yet failed");
+                assert!(
+                    last.failure().is_none(),
+                    "submitted after the acknowledgement, yet failed"
+                );
                 assert_eq!(ran.get(), 1);
                 right.tally();
             }
@@ -109,7 +112,10 @@ fn every_wait_under_way_raises_whoever_acknowledges_first() {
         let turn = take(&executor);
         let synchronize = move || {
             wait(&point);
-            assert!(point.failure().is_some(), "acknowledged before this wait was over");
+            assert!(
+                point.failure().is_some(),
+                "acknowledged before this wait was over"
+            );
             point.acknowledge();
         };
         let other = spawn(synchronize.clone());
@@ -140,7 +146,10 @@ fn a_late_acknowledgement_does_not_swallow_the_next_failure() {
         work_off(&executor);
         assert_eq!(second.failure().unwrap().origin.operation, 2);
         late.join().unwrap();
-        assert!(strand.failure().is_some(), "the second failure went unnoticed");
+        assert!(
+            strand.failure().is_some(),
+            "the second failure went unnoticed"
+        );
     });
 }
 

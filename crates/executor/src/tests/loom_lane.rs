@@ -33,7 +33,12 @@ fn a_push_is_not_overlooked_by_a_worker_that_falls_asleep() {
         let log = Cell::new();
         for n in 0..2 {
             let log = log.clone();
-            wait(&executor.strand(None).push_at(native(move || log.step(n))).unwrap());
+            wait(
+                &executor
+                    .strand(None)
+                    .push_at(native(move || log.step(n)))
+                    .unwrap(),
+            );
         }
         assert_eq!(log.get(), 2);
     });
@@ -56,7 +61,9 @@ fn a_worker_that_waits_inside_an_operation_is_replaced() {
                 }
             }))
             .unwrap();
-        let Some(Job::Turn(turn)) = executor.shared().native.take() else { unreachable!() };
+        let Some(Job::Turn(turn)) = executor.shared().native.take() else {
+            unreachable!()
+        };
         run(turn);
         assert_eq!(log.get(), 2);
     });
@@ -68,7 +75,12 @@ fn a_thread_that_retires_leaves_no_work_behind() {
     check_with_fewer(1, || {
         let executor = unmanned();
         let keep_idle = Some(Duration::ZERO);
-        let lane = Lane::new(Crew { limit: 2, keep_idle, spawn: Some(hire), recruiter: None });
+        let lane = Lane::new(Crew {
+            limit: 2,
+            keep_idle,
+            spawn: Some(hire),
+            recruiter: None,
+        });
         let log = Cell::new();
         let ends = [executor.strand(None), executor.strand(None)].map(|strand| {
             let log = log.clone();

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
 use super::loom_support::{
-    Cell, Counted, check, enter, executor, native, past, run, spawn, take, unmanned,
-    wait, work_off,
+    Cell, Counted, check, enter, executor, native, past, run, spawn, take, unmanned, wait, work_off,
 };
 use crate::sync::{Thread, current, park_until};
 use crate::{AsyncWait, Mark};
@@ -110,11 +109,12 @@ fn a_parked_strand_is_woken_once_and_sees_what_it_waited_for() {
         let executor = executor(1);
         let (first, second) = (executor.strand(None), executor.strand(None));
         let log = Cell::new();
-        first.push(native({
-            let log = log.clone();
-            move || log.step(0)
-        }))
-        .unwrap();
+        first
+            .push(native({
+                let log = log.clone();
+                move || log.step(0)
+            }))
+            .unwrap();
         second.wait_for(&first.point()).unwrap();
         second
             .push(native({
@@ -213,11 +213,12 @@ fn a_call_on_a_point_happens_once_and_sees_what_is_before_it() {
         let executor = executor(1);
         let strand = executor.strand(None);
         let (log, called) = (Cell::new(), Cell::new());
-        strand.push(native({
-            let log = log.clone();
-            move || log.step(0)
-        }))
-        .unwrap();
+        strand
+            .push(native({
+                let log = log.clone();
+                move || log.step(0)
+            }))
+            .unwrap();
         strand.point().when_reached({
             let called = called.clone();
             move || {
@@ -245,11 +246,12 @@ fn a_task_that_awaits_a_point_is_woken_by_its_latest_waker() {
         let executor = executor(1);
         let strand = executor.strand(None);
         let log = Cell::new();
-        strand.push(native({
-            let log = log.clone();
-            move || log.step(0)
-        }))
-        .unwrap();
+        strand
+            .push(native({
+                let log = log.clone();
+                move || log.step(0)
+            }))
+            .unwrap();
         let mut task = pin!(AsyncWait::new(strand.point()));
         let first = task.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         let waker = Waker::from(Arc::new(Unparks(current())));

@@ -71,7 +71,12 @@ impl Drop for Counted {
 }
 
 pub(super) fn config(workers: usize) -> Config {
-    Config { workers, host_threads: workers, reporter: Box::new(|_| {}), recruiter: None }
+    Config {
+        workers,
+        host_threads: workers,
+        reporter: Box::new(|_| {}),
+        recruiter: None,
+    }
 }
 
 /// A whole executor with up to so many workers.
@@ -93,7 +98,11 @@ pub(super) fn work_off(executor: &Executor) {
 
 /// Takes the strand that became ready first out of the queue, to be [`run`] by hand.
 pub(super) fn take(executor: &Executor) -> Turn {
-    executor.shared().native.steal(|_| true).expect("a strand is ready")
+    executor
+        .shared()
+        .native
+        .steal(|_| true)
+        .expect("a strand is ready")
 }
 
 /// Runs a batch as a worker would.

@@ -10,7 +10,10 @@ use crate::timeline::{Ticket, Timeline, Waiter};
 fn counts(woken: &Cell, written: &Cell, expected: usize) -> Waiter {
     let (woken, written) = (woken.clone(), written.clone());
     Waiter::Call(Box::new(move || {
-        assert!(written.get() >= expected, "woken before what it waits for is visible");
+        assert!(
+            written.get() >= expected,
+            "woken before what it waits for is visible"
+        );
         woken.tally();
     }))
 }
@@ -82,7 +85,9 @@ fn a_waiter_taken_back_is_not_woken_and_one_woken_cannot_be_taken_back() {
             move || advance(&timeline, &written, 1)
         });
         let ticket = register(&timeline, 1, counts(&woken, &written, 1));
-        let taken = ticket.and_then(|ticket| timeline.unregister(ticket)).is_some();
+        let taken = ticket
+            .and_then(|ticket| timeline.unregister(ticket))
+            .is_some();
         signal.join().unwrap();
         assert_eq!(woken.get() + usize::from(taken), 1);
     });
@@ -94,7 +99,10 @@ fn a_waiter_that_leaves_does_not_lose_the_wake_up_of_one_that_comes() {
     check(|| {
         let timeline = Arc::new(Timeline::new());
         let (left, stays, written) = (Cell::new(), Cell::new(), Cell::new());
-        let ticket = timeline.register(2, counts(&left, &written, 2)).ok().unwrap();
+        let ticket = timeline
+            .register(2, counts(&left, &written, 2))
+            .ok()
+            .unwrap();
         let signal = spawn({
             let (timeline, written) = (timeline.clone(), written.clone());
             move || advance(&timeline, &written, 1)

@@ -23,7 +23,11 @@ use crate::{
 
 /// Runs `program` on many schedules, most of them random, some with few, well placed interruptions.
 fn explore(schedules: usize, program: impl Fn() + Send + Sync + 'static) {
-    let setting = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let setting = |name: &str| {
+        std::env::var(name)
+            .ok()
+            .and_then(|text| text.parse::<u64>().ok())
+    };
     let seed = setting("CLIKA_SEED").unwrap_or_else(|| RandomState::new().hash_one(()));
     let schedules = schedules * setting("CLIKA_SOAK").map_or(1, |_| 50);
     println!("CLIKA_SEED={seed}");
@@ -53,7 +57,11 @@ const SUBMITTERS: usize = 2;
 impl Lane {
     fn new(strand: Arc<Strand>) -> Self {
         let last = std::array::from_fn(|_| AtomicU64::new(0));
-        Self { strand, busy: AtomicBool::new(false), last }
+        Self {
+            strand,
+            busy: AtomicBool::new(false),
+            last,
+        }
     }
 }
 
@@ -113,7 +121,14 @@ enum Deed {
 
 impl Body {
     fn run(self) -> Result<(), Reason> {
-        let Self { world, at, by, number, deed, fate } = self;
+        let Self {
+            world,
+            at,
+            by,
+            number,
+            deed,
+            fate,
+        } = self;
         let lane = world.lane(at);
         let _alone = world.enter(lane);
         world.check(lane.last[by].swap(number, SeqCst) < number);
@@ -125,12 +140,24 @@ impl Body {
 
 impl World {
     fn new(workers: usize) -> Arc<Self> {
-        let config = Config { workers, host_threads: 3, reporter: Box::new(|_| {}), recruiter: None };
+        let config = Config {
+            workers,
+            host_threads: 3,
+            reporter: Box::new(|_| {}),
+            recruiter: None,
+        };
         let executor = Executor::new(config).expect("models always get their threads");
         let lanes = (0..3).map(|_| Lane::new(executor.strand(None))).collect();
         let inline = Lane::new(executor.inline_strand("inline"));
         let [ended, submitted, wrong] = [0; 3].map(AtomicU64::new);
-        Arc::new(Self { executor, lanes, inline, ended, submitted, wrong })
+        Arc::new(Self {
+            executor,
+            lanes,
+            inline,
+            ended,
+            submitted,
+            wrong,
+        })
     }
 
     /// Notes it, with its line, if `holds` is false.
@@ -183,7 +210,9 @@ impl World {
 
     /// Visits the inline strand and checks that nobody else is there.
     fn take_turn(&self, submitter: Option<(usize, u64)>, withdraw_one_in: u32) {
-        let Ok(Ok(visitor)) = self.inline.strand.visit() else { return };
+        let Ok(Ok(visitor)) = self.inline.strand.visit() else {
+            return;
+        };
         if withdraw_one_in > 0 && thread_rng().gen_range(0..withdraw_one_in) == 0 {
             yield_now();
             return;
@@ -298,7 +327,9 @@ fn is_of(failure: &Failure, end: &Point) -> bool {
 }
 
 fn is_same(failure: &Arc<Failure>, point: &Point) -> bool {
-    point.failure().is_some_and(|own| Arc::ptr_eq(&own, failure))
+    point
+        .failure()
+        .is_some_and(|own| Arc::ptr_eq(&own, failure))
 }
 
 fn push(world: &Arc<World>, at: usize, by: usize, number: u64) {
@@ -362,7 +393,9 @@ fn submitters(world: &Arc<World>, steps: u64) -> Vec<shuttle::thread::JoinHandle
 fn programs_run_to_their_end() {
     explore(3000, || {
         let world = World::new(3);
-        submitters(&world, 6).into_iter().for_each(|thread| thread.join().expect("no panic"));
+        submitters(&world, 6)
+            .into_iter()
+            .for_each(|thread| thread.join().expect("no panic"));
         world.verify();
         world.executor.close();
     });
@@ -373,7 +406,9 @@ fn programs_run_to_their_end() {
 fn programs_run_to_their_end_with_one_worker() {
     explore(2000, || {
         let world = World::new(1);
-        submitters(&world, 6).into_iter().for_each(|thread| thread.join().expect("no panic"));
+        submitters(&world, 6)
+            .into_iter()
+            .for_each(|thread| thread.join().expect("no panic"));
         world.verify();
         world.executor.close();
     });
@@ -389,7 +424,9 @@ fn programs_end_when_the_executor_closes_in_their_midst() {
             yield_now();
         }
         world.executor.close();
-        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().expect("no panic"));
         world.verify();
     });
 }

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use clika_executor::{Deadlock, Executor, Operation, Point, Strand};
 
-use super::support::{Gate, Log, enter, executor, failing, hold_workers, host, native, rounds, soon, synchronize, wait, with_workers, workers};
+use super::support::{
+    Gate, Log, enter, executor, failing, hold_workers, host, native, rounds, soon, synchronize,
+    wait, with_workers, workers,
+};
 
 /// Waits inside an operation.
 fn wait_inside(point: &Point) -> Result<(), Deadlock> {

@@ -162,7 +162,10 @@ fn promise_07_a_wait_for_a_point_that_failed_long_ago_fails() {
 fn promise_05_a_strand_that_failed_keeps_its_waits() {
     let executor = executor();
     let (fails, slow) = (executor.strand(None), executor.strand(None));
-    let (gate, value) = (super::support::Gate::default(), Arc::new(AtomicUsize::new(0)));
+    let (gate, value) = (
+        super::support::Gate::default(),
+        Arc::new(AtomicUsize::new(0)),
+    );
     let written = {
         let (gate, value) = (gate.clone(), value.clone());
         let work = host(move || {
@@ -179,7 +182,9 @@ fn promise_05_a_strand_that_failed_keeps_its_waits() {
     let seen = Arc::new(AtomicUsize::new(usize::MAX));
     let end = {
         let seen = seen.clone();
-        fails.push_at(native(move || seen.store(value.load(SeqCst), SeqCst))).unwrap()
+        fails
+            .push_at(native(move || seen.store(value.load(SeqCst), SeqCst)))
+            .unwrap()
     };
     for _ in 0..100 {
         wait(&executor.strand(None).push_at(native(|| ())).unwrap());

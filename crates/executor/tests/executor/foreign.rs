@@ -423,7 +423,10 @@ fn promise_11_the_foreign_lane_asks_its_recruiter() {
     let gate = Gate::default();
     for _ in 0..60 {
         let gate = gate.clone();
-        executor.strand(None).push(function(move || gate.pass())).unwrap();
+        executor
+            .strand(None)
+            .push(function(move || gate.pass()))
+            .unwrap();
     }
     wait(&executor.strand(None).push_at(function(|| ())).unwrap());
     gate.await_waiting(60);

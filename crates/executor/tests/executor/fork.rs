@@ -324,7 +324,13 @@ fn promise_09_workers_take_no_signal_from_the_program() {
         let seen = seen.clone();
         move || {
             let blocked = [libc::SIGINT, libc::SIGTERM, libc::SIGALRM, libc::SIGUSR1];
-            let faults = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
+            let faults = [
+                libc::SIGSEGV,
+                libc::SIGBUS,
+                libc::SIGFPE,
+                libc::SIGILL,
+                libc::SIGTRAP,
+            ];
             seen.add((blocked.map(is_blocked), faults.map(is_blocked)));
         }
     };

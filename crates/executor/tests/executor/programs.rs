@@ -29,7 +29,13 @@ const INLINE: usize = 3;
 #[derive(Clone, Debug)]
 enum Action {
     /// Submits an operation, which may wait for an earlier point while it runs.
-    Push { strand: usize, work: Work, ends: Ends, large: bool, inside: Option<usize> },
+    Push {
+        strand: usize,
+        work: Work,
+        ends: Ends,
+        large: bool,
+        inside: Option<usize>,
+    },
     /// Takes the point that the strand is at.
     Record { strand: usize },
     /// Makes the strand wait for an earlier point.
@@ -39,7 +45,11 @@ enum Action {
     /// Lets go of the strand and makes another.
     Renew { strand: usize },
     /// Looks at an earlier point, and changes nothing.
-    Look { strand: usize, point: usize, how: Look },
+    Look {
+        strand: usize,
+        point: usize,
+        how: Look,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +81,13 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
     let inside = prop_oneof![4 => Just(None), 1 => any::<usize>().prop_map(Some)];
     let look = prop_oneof![Just(Look::Poll), Just(Look::Wait), Just(Look::Call)];
     let push = (strand.clone(), work, ends, any::<bool>(), inside).prop_map(
-        |(strand, work, ends, large, inside)| Action::Push { strand, work, ends, large, inside },
+        |(strand, work, ends, large, inside)| Action::Push {
+            strand,
+            work,
+            ends,
+            large,
+            inside,
+        },
     );
     let action = prop_oneof![
         8 => push,
@@ -144,7 +160,11 @@ impl Plan {
     /// Carries the program out, one action after the other.
     fn of(actions: Vec<Action>, threads: usize) -> Self {
         let mut points = Vec::new();
-        let mut plan = Self { actions, refers: Vec::new(), fates: Vec::new() };
+        let mut plan = Self {
+            actions,
+            refers: Vec::new(),
+            fates: Vec::new(),
+        };
         let mut lines = vec![Line::default(); STRANDS];
         let mut known = vec![Clock::new(); threads];
         for at in 0..plan.actions.len() {
@@ -172,7 +192,10 @@ impl Plan {
     fn fate(&self, at: usize, refers: Option<usize>, line: &mut Line, known: &mut Clock) -> Fate {
         let strand = self.actions[at].strand();
         let life = (strand, line.life);
-        let mut fate = Fate { life, ..Fate::default() };
+        let mut fate = Fate {
+            life,
+            ..Fate::default()
+        };
         let referred = refers.map(|point| &self.fates[point]);
         match &self.actions[at] {
             Action::Push { work, ends, .. } => {
@@ -205,7 +228,10 @@ impl Plan {
                 return fate;
             }
             Action::Renew { .. } => {
-                *line = Line { life: line.life + 1, ..Line::default() };
+                *line = Line {
+                    life: line.life + 1,
+                    ..Line::default()
+                };
                 return fate;
             }
             Action::Record { .. } | Action::Look { .. } => {}
@@ -242,7 +268,10 @@ impl Run {
         let reported = Mutex::new(Vec::new());
         let executor = reporting(workers, move |failure| {
             let mut reported = reported.lock().unwrap();
-            assert!(!reported.iter().any(|other| Arc::ptr_eq(other, failure)), "reported twice");
+            assert!(
+                !reported.iter().any(|other| Arc::ptr_eq(other, failure)),
+                "reported twice"
+            );
             reported.push(failure.clone());
         });
         Arc::new(Self {
@@ -253,7 +282,9 @@ impl Run {
             ended: (0..size).map(|_| AtomicBool::new(false)).collect(),
             ran: (0..size).map(|_| AtomicUsize::new(0)).collect(),
             drops: (0..size).map(|_| Drops::default()).collect(),
-            busy: (0..STRANDS * (size + 1)).map(|_| AtomicBool::new(false)).collect(),
+            busy: (0..STRANDS * (size + 1))
+                .map(|_| AtomicBool::new(false))
+                .collect(),
             calls: Default::default(),
             wrong: Mutex::default(),
         })
@@ -350,19 +381,34 @@ impl Run {
 
     /// What every operation does: it looks at what it can rely on, and ends as planned.
     fn body(&self, at: usize, inside: Option<Point>, _probe: Probe) -> Result<(), Reason> {
-        let Action::Push { strand, work, ends, .. } = self.plan.actions[at] else { unreachable!() };
+        let Action::Push {
+            strand, work, ends, ..
+        } = self.plan.actions[at]
+        else {
+            unreachable!()
+        };
         let mark = work == Work::Mark && strand != INLINE;
         let (place, life) = self.plan.fates[at].life;
         let busy = &self.busy[STRANDS * life + place];
-        self.check(!busy.swap(true, SeqCst), || format!("action {at} overlaps with another of its strand"));
+        self.check(!busy.swap(true, SeqCst), || {
+            format!("action {at} overlaps with another of its strand")
+        });
         count(&self.ran[at]);
         if let Some(point) = inside.filter(|_| !mark) {
             let ended = point.wait().map(|mut wait| wait.until(soon()));
-            self.check(ended == Ok(true), || format!("action {at} waits inside: {ended:?}"));
+            self.check(ended == Ok(true), || {
+                format!("action {at} waits inside: {ended:?}")
+            });
         }
-        for operation in self.plan.fates[at].sees.values().filter(|operation| **operation != at) {
+        for operation in self.plan.fates[at]
+            .sees
+            .values()
+            .filter(|operation| **operation != at)
+        {
             let seen = self.ended[*operation].load(Relaxed);
-            self.check(seen, || format!("action {at} does not see action {operation}"));
+            self.check(seen, || {
+                format!("action {at} does not see action {operation}")
+            });
         }
         self.ended[at].store(true, Relaxed);
         busy.store(false, SeqCst);
@@ -375,8 +421,12 @@ impl Run {
     }
 
     fn look(self: &Arc<Self>, at: usize, how: Look) {
-        let Some(other) = self.plan.refers[at] else { return };
-        let Some(point) = self.points[other].get() else { return };
+        let Some(other) = self.plan.refers[at] else {
+            return;
+        };
+        let Some(point) = self.points[other].get() else {
+            return;
+        };
         match how {
             Look::Poll => drop(point.wait().unwrap().until(Some(Instant::now()))),
             Look::Wait => wait(point),
@@ -395,8 +445,13 @@ impl Run {
     }
 
     fn expect_failure(&self, at: usize, point: &Point) {
-        let (found, expected) = (point.failure().map(|why| origin(&why)), self.plan.fates[at].failure);
-        self.check(found == expected, || format!("action {at}: failure {found:?}, not {expected:?}"));
+        let (found, expected) = (
+            point.failure().map(|why| origin(&why)),
+            self.plan.fates[at].failure,
+        );
+        self.check(found == expected, || {
+            format!("action {at}: failure {found:?}, not {expected:?}")
+        });
     }
 
     /// Everything has ended: was it as planned?
@@ -404,16 +459,24 @@ impl Run {
         assert!(self.executor.drain(soon()));
         for at in 0..self.plan.actions.len() {
             let (fate, ran) = (&self.plan.fates[at], self.ran[at].load(SeqCst));
-            self.check(ran == usize::from(fate.runs), || format!("action {at} ran {ran} times"));
+            self.check(ran == usize::from(fate.runs), || {
+                format!("action {at} ran {ran} times")
+            });
             if matches!(self.plan.actions[at], Action::Push { .. }) {
                 let drops = self.drops[at].count();
-                self.check(drops == 1, || format!("action {at} was dropped {drops} times"));
+                self.check(drops == 1, || {
+                    format!("action {at} was dropped {drops} times")
+                });
             }
             if let Some(point) = self.points[at].get() {
                 self.expect_failure(at, point);
             }
         }
-        assert_eq!(self.calls[0].load(SeqCst), self.calls[1].load(SeqCst), "calls were lost");
+        assert_eq!(
+            self.calls[0].load(SeqCst),
+            self.calls[1].load(SeqCst),
+            "calls were lost"
+        );
         let wrong = self.wrong.lock().unwrap();
         assert!(wrong.is_empty(), "{wrong:#?}");
     }
@@ -451,10 +514,16 @@ fn promise_01_05_06_07_09_random_programs_do_what_the_model_says() {
         ..Config::default()
     };
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
-    let programs = (actions(), 1..4_usize, prop_oneof![Just(workers()), 1..4_usize]);
+    let programs = (
+        actions(),
+        1..4_usize,
+        prop_oneof![Just(workers()), 1..4_usize],
+    );
     TestRunner::new_with_rng(config, rng)
         .run(&programs, |(actions, threads, workers)| {
-            let _watchdog = Watchdog::new(format!("{threads} threads, {workers} workers: {actions:#?}"));
+            let _watchdog = Watchdog::new(format!(
+                "{threads} threads, {workers} workers: {actions:#?}"
+            ));
             let run = Run::new(Plan::of(actions, threads), threads, workers);
             std::thread::scope(|scope| {
                 for thread in 0..threads {

@@ -227,7 +227,8 @@ fn a_chain_of_ten_thousand_calls() {
     for pair in strands.windows(2) {
         let (next, ran) = (pair[1].clone(), ran.clone());
         pair[0].point().at(1).when_reached(move || {
-            next.push(clika_executor::Mark::new(move || count(&ran))).unwrap();
+            next.push(clika_executor::Mark::new(move || count(&ran)))
+                .unwrap();
         });
     }
     strands[0].push(native(|| ())).unwrap();

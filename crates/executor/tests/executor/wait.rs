@@ -317,7 +317,10 @@ fn promise_09_an_operation_may_hold_several_waits() {
         .push_at(native(move || {
             let held = [(); 3].map(|()| {
                 let gate = gate.clone();
-                others.strand(None).push_at(host(move || gate.pass())).unwrap()
+                others
+                    .strand(None)
+                    .push_at(host(move || gate.pass()))
+                    .unwrap()
             });
             let mut waits: Vec<_> = held.iter().map(|point| point.wait().unwrap()).collect();
             for waiting in &mut waits {

@@ -20,6 +20,17 @@ pub(crate) fn resident() -> usize {
     pages * page_size()
 }
 
+/// Checks that no more is resident than promised. A sanitizer needs memory of its own for each
+/// allocation, so under one this only prints.
+pub(crate) fn at_most(promised: f64, measured: f64, what: &str) {
+    println!("{what}: {measured:.0} bytes");
+    let sanitized = option_env!("RUSTFLAGS").is_some_and(|flags| flags.contains("sanitizer"));
+    assert!(
+        sanitized || measured <= promised,
+        "{what}: {measured:.0} bytes, over {promised:.0}"
+    );
+}
+
 #[expect(unsafe_code, reason = "the standard library does not tell")]
 fn page_size() -> usize {
     // SAFETY: the call has no conditions.
@@ -53,15 +64,14 @@ fn promise_02_ten_thousand_idle_streams_cost_little_memory_and_no_threads() {
         let fresh = (resident() - before) as f64 / MANY as f64;
         use_all(&streams, &count);
         let idle = (resident() - before) as f64 / MANY as f64;
-        println!("bytes for each stream: {fresh:.0} when fresh, {idle:.0} when idle after use");
         assert!(
             worker_threads() <= threads.max(workers()),
             "{:?}",
             threads::names()
         );
         assert_eq!(count.load(Ordering::Relaxed), MANY + 10);
-        assert!(fresh <= 600.0, "{fresh} bytes each");
-        assert!(idle <= 600.0, "{idle} bytes each");
+        at_most(600.0, fresh, "a fresh stream");
+        at_most(600.0, idle, "a used and idle stream");
     });
 }
 
