@@ -142,10 +142,10 @@ def in_threads(*functions: Callable[[], Any]) -> list[Any]:
     return [thread.outcome() for thread in threads]
 
 
-def raised_by(wait: Callable[[], object]) -> BaseException | None:
-    """Return what ``wait`` raised, or None."""
+def raised_by(function: Callable[..., object], *arguments: Any) -> BaseException | None:
+    """Return what the call raised, or None."""
     try:
-        wait()
+        function(*arguments)
     except BaseException as error:
         return error
     return None
@@ -156,7 +156,7 @@ def finish(waitable: Stream | Event) -> None:
     waitable.synchronize(timeout=WATCHDOG)
 
 
-def settle(*waitables: Stream | Event | Future) -> None:
+def settle(*waitables: Stream | Event | Future[Any]) -> None:
     """Wait until work is over without acknowledging any failure."""
     for waitable in waitables:
         if isinstance(waitable, Stream):
@@ -217,16 +217,12 @@ def run_python(
                 env={**os.environ, "PYTHONPATH": _search_path(), **(env or {})},
                 start_new_session=True,
             )
-        status = _end_of(process, timeout)
-        result = subprocess.CompletedProcess(
-            process.args, status, stdout.read_text(), stderr.read_text(errors="replace")
-        )
-    assert status is not None, f"the script outlived {timeout} s\n{result.stdout}\n{result.stderr}"
+        ending = _end_of(process, timeout)
+        texts = stdout.read_text(), stderr.read_text(errors="replace")
+    assert ending is not None, "\n".join([f"the script outlived {timeout} s", *texts])
     if check:
-        assert (status, result.stderr) == (0, ""), (
-            f"exit status {status}\n{result.stdout}\n{result.stderr}"
-        )
-    return result
+        assert (ending, texts[1]) == (0, ""), "\n".join([f"exit status {ending}", *texts])
+    return subprocess.CompletedProcess(process.args, ending, *texts)
 
 
 def _end_of(process: subprocess.Popen[bytes], timeout: float) -> int | None:

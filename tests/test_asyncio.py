@@ -25,7 +25,7 @@ from harness import (
 from clika_runtime import Event, Future, Stream
 
 Streams = Callable[[int], list[Stream]]
-Waitable = Stream | Event | Future
+Waitable = Stream | Event | Future[Any]
 
 
 def bounded(coroutine: Coroutine[Any, Any, Any]) -> Any:
@@ -49,6 +49,11 @@ async def turns(count: int = 50) -> None:
 
 def waitables(stream: Stream) -> dict[str, Waitable]:
     return {"future": stream.submit(int, "7"), "event": stream.record_event(), "stream": stream}
+
+
+def failing(stream: Stream, error: BaseException) -> dict[str, Waitable]:
+    future = stream.submit(fail, error)
+    return {"future": future, "event": stream.record_event(), "stream": stream}
 
 
 KINDS = ["future", "event", "stream"]
@@ -77,7 +82,7 @@ def test_awaiting_what_is_over(stream: Stream, kind: str) -> None:
 
 def test_awaiting_the_default_stream(default: Stream) -> None:
     async def main() -> list[Any]:
-        return [await default.submit(int, "7"), await default.record_event(), await default]
+        return [await value_of(waitable) for waitable in waitables(default).values()]
 
     assert bounded(main()) == [7, None, None]
 
@@ -102,7 +107,7 @@ class held_later:
         self._open = threading.Event()
         self._future = stream.submit(self._open.wait, WATCHDOG)
 
-    def __enter__(self) -> Future:
+    def __enter__(self) -> Future[Any]:
         return self._future
 
     def __exit__(self, *_: object) -> None:
@@ -113,10 +118,9 @@ class held_later:
 @pytest.mark.parametrize("kind", KINDS)
 def test_awaiting_failed_work_raises_the_original(stream: Stream, kind: str) -> None:
     error = Boom()
-    failed = stream.submit(fail, error)
-    waitable: Waitable = {"future": failed, "event": stream.record_event(), "stream": stream}[kind]
-    assert raised_by(lambda: bounded(value_of(waitable))) is error
-    after = raised_by(lambda: finish(stream))
+    waitable = failing(stream, error)[kind]
+    assert raised_by(bounded, value_of(waitable)) is error
+    after = raised_by(finish, stream)
     assert after is (error if kind == "event" else None)
 
 
@@ -151,10 +155,7 @@ def test_control_flow_exceptions_do_not_break_asyncio(
     """``StopIteration`` cannot leave a coroutine; as anywhere in Python it arrives inside a ``RuntimeError``."""
 
     async def main() -> tuple[BaseException | None, str]:
-        failed = stream.submit(fail, error)
-        waitable: Waitable = {"future": failed, "event": stream.record_event(), "stream": stream}[
-            kind
-        ]
+        waitable = failing(stream, error)[kind]
         try:
             return await value_of(waitable), "no error"
         except BaseException as raised:
@@ -259,18 +260,16 @@ def test_a_cancelled_await_acknowledges_nothing(stream: Stream, kind: str) -> No
 
     async def main() -> None:
         with held(stream) as gate:
-            future = stream.submit(fail, error)
-            task = asyncio.ensure_future(
-                value_of({"event": stream.record_event(), "stream": stream}[kind])
-            )
+            failed = failing(stream, error)
+            task = asyncio.ensure_future(value_of(failed[kind]))
             await turns()
             task.cancel()
             await asyncio.wait([task])
             gate.open()
-            settle(stream, future)
+            settle(*failed.values())
 
     bounded(main())
-    assert raised_by(lambda: finish(stream)) is error
+    assert raised_by(finish, stream) is error
 
 
 def test_a_loop_that_closed_before_the_work_ended(stream: Stream) -> None:
@@ -296,7 +295,7 @@ def test_wrap_future(stream: Stream) -> None:
             await turns()
             assert not good.done()
             gate.open()
-            await asyncio.wait([good, bad])
+            await asyncio.gather(good, bad, return_exceptions=True)
         return good.result(), bad.exception()
 
     assert bounded(main()) == (7, error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from harness import (
@@ -155,7 +156,7 @@ def test_nesting_deeply(default: Stream) -> None:
 def test_an_event_recorded_inside_orders_a_created_stream(stream: Stream, default: Stream) -> None:
     log: list[str] = []
 
-    def outer() -> Future:
+    def outer() -> Future[Any]:
         stream.wait_event(default.record_event())
         future = stream.submit(log.append, "created")
         log.append("default")
@@ -198,7 +199,7 @@ def test_a_failure_kept_in_a_future_stays_until_acknowledged(default: Stream) ->
     assert skipped.done()
     assert isinstance(skipped.exception(), CancelledError)
     assert ran == []
-    assert raised_by(lambda: finish(default)) is error
+    assert raised_by(finish, default) is error
     assert bad.exception() is error
     assert default.submit(int, "7").result() == 7
 
@@ -215,7 +216,7 @@ def test_taking_the_exception_acknowledges(default: Stream) -> None:
 def test_the_failure_of_one_thread_is_seen_by_all(default: Stream) -> None:
     error = Boom()
     in_threads(lambda: default.submit(fail, error))
-    assert raised_by(lambda: finish(default)) is error
+    assert raised_by(finish, default) is error
 
 
 def test_ctrl_c_inside_is_raised_by_the_call_and_acknowledged_by_that(default: Stream) -> None:

@@ -190,7 +190,7 @@ def test_the_default_stream_and_a_created_one_wait_for_each_other(
     with held(stream) as gate:
         stream.submit(done.append, "created")
         event = stream.record_event()
-        opener = Thread(lambda: (wait_until(lambda: gate.started.is_set()), gate.open()))
+        opener = Thread(gate.open)
         default.wait_event(event)
         default.submit(done.append, "default")
         opener.outcome()

@@ -40,7 +40,7 @@ def test_it_does_not_hide_or_take_the_failure_of_the_stream(stream: Stream) -> N
     own, foreign = Boom("own"), Boom("foreign")
     executor.submit(fail, own)
     stream.submit(fail, foreign)
-    assert raised_by(lambda: finish(stream)) is foreign
+    assert raised_by(finish, stream) is foreign
     finish(stream)
 
 

@@ -53,7 +53,7 @@ def awaited(waitable: Any) -> Any:
     return asyncio.run(main())
 
 
-def failed(stream: Stream, error: BaseException) -> Future:
+def failed(stream: Stream, error: BaseException) -> Future[Any]:
     """Make a stream fail and return once it has."""
     future = stream.submit(fail, error)
     settle(future, stream)
@@ -65,7 +65,7 @@ def assert_works(stream: Stream) -> None:
     assert stream.submit(int, "7").result(WATCHDOG) == 7
 
 
-def assert_skipped(future: Future, cause: BaseException) -> None:
+def assert_skipped(future: Future[Any], cause: BaseException) -> None:
     """The future tells of an operation that never ran, since ``cause`` came first."""
     error = future.exception(WATCHDOG)
     assert type(error) is CancelledError
@@ -112,7 +112,7 @@ def test_one_note_names_operation_stream_and_line(device: Device) -> None:
 @pytest.mark.parametrize("wait", [Stream.synchronize, awaited])
 def test_the_note_is_there_whoever_waits(stream: Stream, wait: Callable[[Stream], None]) -> None:
     stream.submit(fail, Boom())
-    error = raised_by(lambda: wait(stream))
+    error = raised_by(wait, stream)
     assert error is not None
     [note] = notes(error)
     assert "fail" in note
@@ -172,7 +172,7 @@ class Nasty(Exception):
 class OddNotes(Exception):
     """Has notes that nothing can be added to."""
 
-    __notes__ = 5
+    __notes__ = 5  # type: ignore[assignment]
 
 
 @pytest.mark.promise(8)
@@ -180,7 +180,7 @@ class OddNotes(Exception):
 def test_exceptions_that_resist_arrive_all_the_same(stream: Stream, make: type[Exception]) -> None:
     error = make()
     future = stream.submit(fail, error)
-    assert raised_by(lambda: finish(stream)) is error
+    assert raised_by(finish, stream) is error
     assert raised_by(future.result) is error
     assert_works(stream)
 
@@ -194,9 +194,9 @@ def test_first_failure_wins(stream: Stream) -> None:
     with held(stream) as gate:
         stream.submit(ran.append, 0)
         stream.submit(fail, first)
-        skipped = [stream.submit(fail, second), stream.submit(ran.append, 1)]
+        skipped: list[Future[Any]] = [stream.submit(fail, second), stream.submit(ran.append, 1)]
         gate.open()
-    assert raised_by(lambda: finish(stream)) is first
+    assert raised_by(finish, stream) is first
     for future in skipped:
         assert_skipped(future, first)
     assert ran == [0]
@@ -224,12 +224,12 @@ def test_the_failure_stays_until_it_is_acknowledged(stream: Stream) -> None:
     failed(stream, error)
     late = [stream.submit(nothing) for _ in range(3)]
     settle(*late)
-    assert raised_by(lambda: finish(stream)) is error
+    assert raised_by(finish, stream) is error
     for future in late:
         assert_skipped(future, error)
 
 
-ACKNOWLEDGING: dict[str, Callable[[Stream, Future], object]] = {
+ACKNOWLEDGING: dict[str, Callable[[Stream, Future[Any]], object]] = {
     "synchronize": lambda stream, future: finish(stream),
     "await stream": lambda stream, future: awaited(stream),
     "result": lambda stream, future: future.result(WATCHDOG),
@@ -239,7 +239,7 @@ ACKNOWLEDGING: dict[str, Callable[[Stream, Future], object]] = {
 }
 
 
-async def wrapped(future: Future) -> Any:
+async def wrapped(future: Future[Any]) -> Any:
     return await asyncio.wrap_future(future)
 
 
@@ -248,18 +248,18 @@ def test_what_acknowledges(stream: Stream, way: str) -> None:
     error = Boom()
     future = stream.submit(fail, error)
     before = stream.submit(nothing)
-    assert raised_by(lambda: ACKNOWLEDGING[way](stream, future)) is error
+    assert raised_by(ACKNOWLEDGING[way], stream, future) is error
     assert_works(stream)
     assert_skipped(before, error)
     assert_works(stream)
 
 
-NOT_ACKNOWLEDGING: dict[str, Callable[[Stream, Future, Stream], object]] = {
-    "event": lambda stream, future, other: raised_by(lambda: finish(stream.record_event())),
-    "await event": lambda stream, future, other: raised_by(lambda: awaited(stream.record_event())),
+NOT_ACKNOWLEDGING: dict[str, Callable[[Stream, Future[Any], Stream], object]] = {
+    "event": lambda stream, future, other: raised_by(finish, stream.record_event()),
+    "await event": lambda stream, future, other: raised_by(awaited, stream.record_event()),
     "another stream's wait": lambda stream, future, other: (
-        other.wait_stream(stream),
-        raised_by(lambda: finish(other)),
+        raised_by(other.wait_stream, stream),
+        raised_by(finish, other),
     ),
     "a callback": lambda stream, future, other: called_back(future),
     "query": lambda stream, future, other: (
@@ -284,14 +284,14 @@ NOT_ACKNOWLEDGING: dict[str, Callable[[Stream, Future, Stream], object]] = {
 }
 
 
-def called_back(future: Future) -> None:
+def called_back(future: Future[Any]) -> None:
     called = threading.Event()
     future.add_done_callback(lambda _: called.set())
     assert called.wait(WATCHDOG)
 
 
 def future_error(stream: Stream) -> BaseException:
-    error = raised_by(lambda: finish(stream.record_event()))
+    error = raised_by(finish, stream.record_event())
     assert error is not None
     return error
 
@@ -302,7 +302,7 @@ def test_what_does_not_acknowledge(stream: Stream, other: Stream, way: str) -> N
     future = failed(stream, error)
     NOT_ACKNOWLEDGING[way](stream, future, other)
     assert_skipped(stream.submit(nothing), error)
-    assert raised_by(lambda: finish(stream)) is error
+    assert raised_by(finish, stream) is error
     assert_works(stream)
 
 
@@ -319,25 +319,25 @@ def test_a_timeout_acknowledges_nothing(stream: Stream) -> None:
             with pytest.raises(clika_runtime.TimeoutError):
                 wait(timeout=0)
         gate.open()
-    assert raised_by(lambda: finish(stream)) is error
+    assert raised_by(finish, stream) is error
 
 
 def test_an_old_future_does_not_acknowledge_a_newer_failure(stream: Stream) -> None:
     old, new = Boom("old"), Boom("new")
     old_future = failed(stream, old)
-    assert raised_by(lambda: finish(stream)) is old
+    assert raised_by(finish, stream) is old
     failed(stream, new)
     assert old_future.exception() is old
     assert raised_by(old_future.result) is old
     assert_skipped(stream.submit(nothing), new)
-    assert raised_by(lambda: finish(stream)) is new
+    assert raised_by(finish, stream) is new
 
 
 def test_one_error_object_may_fail_twice(stream: Stream) -> None:
     error = Boom()
     for _ in range(3):
         stream.submit(fail, error)
-        assert raised_by(lambda: finish(stream)) is error
+        assert raised_by(finish, stream) is error
         assert_works(stream)
 
 
@@ -368,7 +368,7 @@ def test_a_wait_that_does_not_cover_the_failed_point_does_not_raise(stream: Stre
         stream.submit(fail, error)
         gate.open()
         assert [waiter.error() for waiter in waiters] == [None, None]
-    assert raised_by(lambda: finish(stream)) is error
+    assert raised_by(finish, stream) is error
 
 
 def test_concurrent_acknowledgements(stream: Stream) -> None:
@@ -378,9 +378,9 @@ def test_concurrent_acknowledgements(stream: Stream) -> None:
         future = stream.submit(fail, error)
         event = stream.record_event()
         outcomes = in_threads(
-            *[lambda future=future: raised_by(lambda: future.result(WATCHDOG))] * 2,
-            *[lambda event=event: raised_by(lambda: finish(event))] * 2,
-            *[lambda: raised_by(lambda: finish(stream))] * 2,
+            *[functools.partial(raised_by, future.result, WATCHDOG)] * 2,
+            *[lambda event=event: raised_by(finish, event)] * 2,
+            *[lambda: raised_by(finish, stream)] * 2,
         )
         assert outcomes[:4] == [error] * 4
         assert set(outcomes[4:]) <= {error, None}
@@ -406,12 +406,12 @@ def test_streams_that_wait_for_a_failed_point_fail_with_the_same_origin(
         wait(third, second)
         skipped = third.submit(nothing)
         gate.open()
-    assert raised_by(lambda: finish(third)) is error
+    assert raised_by(finish, third) is error
     assert_skipped(skipped, error)
     assert_works(third)
     assert_works(unrelated)
-    assert raised_by(lambda: finish(second)) is error
-    assert raised_by(lambda: finish(first)) is error
+    assert raised_by(finish, second) is error
+    assert raised_by(finish, first) is error
     for stream in (first, second):
         assert_works(stream)
 
@@ -423,8 +423,8 @@ def test_a_waiting_stream_that_has_failed_keeps_its_own_failure(
     failed(stream, theirs)
     failed(other, mine)
     other.wait_stream(stream)
-    assert raised_by(lambda: finish(other)) is mine
-    assert raised_by(lambda: finish(stream)) is theirs
+    assert raised_by(finish, other) is mine
+    assert raised_by(finish, stream) is theirs
 
 
 def test_an_event_before_the_failed_point_is_not_failed(stream: Stream, other: Stream) -> None:
@@ -436,7 +436,7 @@ def test_an_event_before_the_failed_point_is_not_failed(stream: Stream, other: S
         gate.open()
         finish(before)
     assert_works(other)
-    assert raised_by(lambda: finish(stream)) is error
+    assert raised_by(finish, stream) is error
     finish(before)
 
 
@@ -448,12 +448,12 @@ def test_an_event_behind_the_failed_point_stays_failed(
     error = Boom()
     failed(stream, error)
     behind = stream.record_event(timing=timing)
-    assert raised_by(lambda: finish(stream)) is error
+    assert raised_by(finish, stream) is error
     after = stream.record_event(timing=timing)
-    assert raised_by(lambda: finish(behind)) is error
+    assert raised_by(finish, behind) is error
     finish(after)
     other.wait_event(behind)
-    assert raised_by(lambda: finish(other)) is error
+    assert raised_by(finish, other) is error
     other.wait_event(after)
     assert_works(other)
     assert_works(stream)
@@ -465,10 +465,10 @@ def test_acknowledging_one_stream_leaves_the_failure_of_another(
     error = Boom()
     failed(stream, error)
     other.wait_stream(stream)
-    assert raised_by(lambda: finish(stream)) is error
+    assert raised_by(finish, stream) is error
     assert_works(stream)
     assert_skipped(other.submit(nothing), error)
-    assert raised_by(lambda: finish(other)) is error
+    assert raised_by(finish, other) is error
     assert_works(other)
 
 
@@ -478,8 +478,8 @@ def test_a_failure_in_the_default_stream_reaches_created_ones(
     error = Boom()
     default.submit(fail, error)
     stream.wait_stream(default)
-    assert raised_by(lambda: finish(stream)) is error
-    assert raised_by(lambda: finish(default)) is error
+    assert raised_by(finish, stream) is error
+    assert raised_by(finish, default) is error
     assert_works(stream)
 
 
@@ -491,9 +491,7 @@ def test_a_thousand_streams_fail_with_one(streams: Streams) -> None:
         for before, stream in zip([first, *rest], rest, strict=False):
             stream.wait_stream(before)
         gate.open()
-    assert [
-        raised_by(lambda stream=stream: finish(stream)) for stream in reversed([first, *rest])
-    ] == [error] * 1000
+    assert [raised_by(finish, stream) for stream in reversed([first, *rest])] == [error] * 1000
     assert len(notes(error)) == 1
 
 
@@ -532,7 +530,7 @@ def test_an_acknowledged_failure_is_not_reported(device: Device, way: str) -> No
     with reports() as seen:
         stream = Stream.create(device)
         future = stream.submit(fail, Boom())
-        assert raised_by(lambda: ACKNOWLEDGING[way](stream, future)) is not None
+        assert raised_by(functools.partial(ACKNOWLEDGING[way], stream), future) is not None
         del stream, future
         gc.collect()
         finish(Stream.create(device))
@@ -614,7 +612,7 @@ def test_any_exception_is_a_failure_like_every_other(
     error = kind("text")
     future = stream.submit(fail, error)
     skipped = stream.submit(nothing)
-    assert raised_by(lambda: finish(stream)) is error
+    assert raised_by(finish, stream) is error
     assert future.exception(WATCHDOG) is error
     assert_skipped(skipped, error)
     assert not future.cancelled()

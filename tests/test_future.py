@@ -71,9 +71,10 @@ def test_any_callable_will_do(stream: Stream, function: Callable[..., object]) -
 def test_a_timeout(stream: Stream, take: Callable[..., object], timeout: float) -> None:
     with held(stream) as gate:
         future = stream.submit(int, "7")
-        for wait in (lambda: take(future, timeout), lambda: take(future, timeout=timeout)):
-            with pytest.raises(clika_runtime.TimeoutError):
-                wait()
+        with pytest.raises(clika_runtime.TimeoutError):
+            take(future, timeout)
+        with pytest.raises(clika_runtime.TimeoutError):
+            take(future, timeout=timeout)
         with pytest.raises(concurrent.futures.TimeoutError):
             take(future, timeout)
         gate.open()
@@ -191,7 +192,8 @@ def test_wait(streams: Streams) -> None:
 def test_wait_returns_at_the_first_exception(streams: Streams) -> None:
     slow, bad = streams(2)
     with held(slow):
-        late, failed = slow.submit(nothing), bad.submit(fail, Boom())
+        late: Future[None] = slow.submit(nothing)
+        failed: Future[None] = bad.submit(fail, Boom())
         done, _ = concurrent.futures.wait(
             [late, failed], WATCHDOG, concurrent.futures.FIRST_EXCEPTION
         )

@@ -41,7 +41,7 @@ def closure_over(token: Token) -> Callable[[], None]:
     return lambda: token.use()
 
 
-CAPTURES: dict[str, Callable[[Stream, Token], Future]] = {
+CAPTURES: dict[str, Callable[[Stream, Token], Future[Any]]] = {
     "an argument": lambda stream, token: stream.submit(id, token),
     "a keyword argument": lambda stream, token: stream.submit(Token().use, key=token),
     "a bound method": lambda stream, token: stream.submit(token.use),
@@ -143,7 +143,7 @@ def test_every_captured_value_is_dropped_once(stream: Stream) -> None:
 
 @pytest.mark.promise(6)
 def test_a_finaliser_may_use_the_runtime(stream: Stream, other: Stream) -> None:
-    futures: list[Future] = []
+    futures: list[Future[Any]] = []
 
     class Argument:
         def __del__(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import threading
 from collections.abc import Callable
@@ -57,7 +58,7 @@ def test_between_threads_the_order_is_that_of_the_calls(stream: Stream) -> None:
     """A submission that begins after another one returned runs after it, whatever the threads."""
     log: list[int] = []
     for i in range(50):
-        in_threads(lambda i=i: stream.submit(log.append, i))
+        in_threads(functools.partial(stream.submit, log.append, i))
     finish(stream)
     assert log == list(range(50))
 

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import pytest
 from conftest import SEED
-from harness import WATCHDOG, Boom, raised_by, reports, stacks, wait_until
+from harness import WATCHDOG, Boom, finish, raised_by, reports, stacks, wait_until
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
@@ -71,6 +71,13 @@ def quick_collections() -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()
+
+
+@pytest.fixture(autouse=True)
+def late_reports() -> Iterator[None]:
+    """Take in also what a collection between two programs reports."""
+    with reports():
+        yield
 
 
 # --- the model --------------------------------------------------------------------------------------------
@@ -152,7 +159,7 @@ class Program:
     def __init__(self, device: Device) -> None:
         self.streams: list[Stream | None] = [Stream.create(device) for _ in range(CREATED)]
         self.streams.append(fresh_default_stream(device))
-        self.futures: list[Future] = []
+        self.futures: list[Future[Any]] = []
         self.errors: list[Boom] = []
         self.events: list[Event] = []
         self.log: list[tuple[str, int]] = []
@@ -249,11 +256,11 @@ class Program:
         event = second % len(self.events)
         if number == DEFAULT:
             self.open_gates()
-        if number == DEFAULT or self.events[event].stream == stream:
-            # Left open by the contract: whether such a call of the default stream raises a failure or keeps it,
-            # and whether a stream fails again by a mark of its own that it made in an epoch now acknowledged.
-            if self.model().event_failed[event] is not None:
-                return
+        # Left open by the contract: whether such a call of the default stream raises a failure or
+        # keeps it, and whether a stream fails again by its own mark of an epoch now acknowledged.
+        left_open = number == DEFAULT or self.events[event].stream == stream
+        if left_open and self.model().event_failed[event] is not None:
+            return
         stream.wait_event(self.events[event])
         self.trace.append(("wait", (number, event)))
 
@@ -293,7 +300,7 @@ class Program:
         if self.events:
             self.open_gates()
             event = second % len(self.events)
-            raised = raised_by(lambda: self.events[event].synchronize(timeout=WATCHDOG))
+            raised = raised_by(finish, self.events[event])
             origin = self.model().event_failed[event]
             assert raised is (None if origin is None else self.errors[origin])
             assert self.events[event].query()
@@ -396,7 +403,7 @@ class Program:
 def fresh_default_stream(device: Device) -> Stream:
     """Return the default stream without the failure that a failing program may have left there."""
     stream = Stream.default_stream(device)
-    raised_by(lambda: stream.synchronize(timeout=WATCHDOG))
+    raised_by(finish, stream)
     return stream
 
 
@@ -464,7 +471,7 @@ class Op:
         int
     ]  # operations that it is ordered behind, as far as its own thread arranged it
     error: Boom
-    future: Future | None = None
+    future: Future[Any] | None = None
 
 
 class Crowd:
@@ -494,7 +501,7 @@ class Crowd:
         finally:
             pool.shutdown(wait=False)
         for stream in self.streams:
-            raised_by(lambda stream=stream: stream.synchronize(timeout=WATCHDOG))
+            raised_by(finish, stream)
             assert stream.query_idle()
 
     def _thread(
@@ -521,7 +528,7 @@ class Crowd:
                 stream.wait_event(event)
                 covers[number] = covers[number] | covered
             elif name == "synchronize":
-                raised_by(lambda stream=stream: stream.synchronize(timeout=WATCHDOG))
+                raised_by(finish, stream)
             elif name == "cancel" and mine:
                 future = mine[second % len(mine)].future
                 assert future is not None
@@ -529,7 +536,7 @@ class Crowd:
             elif name == "take" and mine:
                 future = mine[second % len(mine)].future
                 assert future is not None
-                raised_by(lambda future=future: future.result(WATCHDOG))
+                raised_by(future.result, WATCHDOG)
 
     def _work(self, op: Op) -> int:
         self.log.append(("start", op.number))

@@ -90,7 +90,11 @@ def test_the_base_exception() -> None:
 
 @pytest.mark.parametrize(
     "make",
-    [lambda: Stream(), lambda: Stream(1, 2, a=3), lambda: Stream.__new__(Stream)],
+    [
+        lambda: Stream(),
+        lambda: Stream(1, 2, a=3),  # type: ignore[arg-type]
+        lambda: Stream.__new__(Stream),
+    ],
     ids=["call", "arguments", "new"],
 )
 def test_a_stream_is_not_constructible(make: Callable[[], Stream]) -> None:

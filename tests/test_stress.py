@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 
 import pytest
-from clika_runtime import Device, Event, Stream
 from harness import (
     WATCHDOG,
     Boom,
@@ -20,6 +19,8 @@ from harness import (
     run_python,
     status,
 )
+
+from clika_runtime import Device, Event, Stream
 
 Streams = Callable[[int], list[Stream]]
 
@@ -203,11 +204,11 @@ def test_failures_and_acknowledgements_from_many_threads(streams: Streams) -> No
             stream = crowd[(number + offset) % 4]
             stream.submit(fail, Boom())
             crowd[(number + offset + 1) % 4].wait_stream(stream)
-            raised_by(lambda stream=stream: finish(stream))
+            raised_by(finish, stream)
 
     in_threads(*[lambda offset=offset: use(offset) for offset in range(4)])
     for stream in crowd:
-        raised_by(lambda stream=stream: finish(stream))
+        raised_by(finish, stream)
         assert stream.submit(int, "7").result(WATCHDOG) == 7
 
 

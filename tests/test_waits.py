@@ -203,7 +203,7 @@ stream.synchronize()
     ids=["stream", "event", "result", "exception", "default stream"],
 )
 def test_other_threads_run_meanwhile(
-    stream: Stream, wait: Callable[[Stream, Future], object]
+    stream: Stream, wait: Callable[[Stream, Future[Any]], object]
 ) -> None:
     """The waited-for function needs the interpreter and a lock; so does a third thread that goes on counting."""
     lock, counted = threading.Lock(), threading.Event()
@@ -283,7 +283,7 @@ def test_work_that_waits_for_itself(stream: Stream, wait: Callable[[Stream], obj
 
 
 def test_work_that_waits_for_its_own_future(stream: Stream) -> None:
-    box: list[Future] = []
+    box: list[Future[Any]] = []
     with held(stream) as gate:
         box.append(stream.submit(lambda: box[0].result()))
         gate.open()
@@ -308,7 +308,7 @@ def test_through_another_stream(stream: Stream, other: Stream) -> None:
 
     error = stream.submit(work).exception(WATCHDOG)
     assert isinstance(error, DeadlockError)
-    assert raised_by(lambda: finish(other)) is error
+    assert raised_by(finish, other) is error
     assert other.submit(int, "7").result(WATCHDOG) == 7
 
 
@@ -321,7 +321,7 @@ def test_through_a_ring_of_streams(streams: Streams) -> None:
         gate.open()
         with pytest.raises(DeadlockError):
             future.result(WATCHDOG)
-    assert isinstance(raised_by(lambda: finish(ring[-1])), DeadlockError)
+    assert isinstance(raised_by(finish, ring[-1]), DeadlockError)
 
 
 def meet(
@@ -340,7 +340,7 @@ def deadlocks(*errors: BaseException | None) -> list[bool]:
 def test_two_operations_that_wait_for_each_other(stream: Stream, other: Stream) -> None:
     """Whichever closes the circle gets the error; the other one then ends."""
     for _ in range(20):
-        futures: list[Future] = []
+        futures: list[Future[Any]] = []
         first, second = meet(
             lambda: raised_by(futures[1].result), lambda: raised_by(futures[0].result)
         )
@@ -355,11 +355,11 @@ def test_two_operations_that_wait_for_each_other(stream: Stream, other: Stream) 
 def test_three_operations_in_a_circle(streams: Streams) -> None:
     crowd = streams(3)
     together = threading.Barrier(3)
-    futures: list[Future] = []
+    futures: list[Future[Any]] = []
 
     def work(number: int) -> BaseException | None:
         together.wait(WATCHDOG)
-        return raised_by(lambda: futures[(number + 1) % 3].result())
+        return raised_by(futures[(number + 1) % 3].result)
 
     with held(*crowd) as gate:
         futures += [stream.submit(work, number) for number, stream in enumerate(crowd)]
@@ -373,10 +373,10 @@ def test_three_operations_in_a_circle(streams: Streams) -> None:
 
 def test_through_the_turn_of_the_default_stream(stream: Stream, default: Stream) -> None:
     """Work inside the default stream waits for work that waits for its turn there."""
-    futures: list[Future] = []
+    futures: list[Future[Any]] = []
     created, dispatched = meet(
-        lambda: raised_by(lambda: default.submit(nothing)),
-        lambda: raised_by(lambda: futures[0].result()),
+        lambda: raised_by(default.submit, nothing),
+        lambda: raised_by(futures[0].result),
     )
     with held(stream) as gate:
         futures.append(stream.submit(created))
@@ -396,7 +396,7 @@ def test_through_what_the_default_stream_depends_on(stream: Stream, default: Str
 
     assert isinstance(stream.submit(lambda: raised_by(work)).result(WATCHDOG), DeadlockError)
     finish(stream)
-    raised_by(lambda: finish(default))
+    raised_by(finish, default)
     assert default.submit(int, "7").result() == 7
 
 
@@ -440,7 +440,7 @@ def test_a_wait_through_a_foreign_lock_is_not_called_a_deadlock(stream: Stream) 
 def test_a_deadlocked_operation_fails_its_stream_like_any_other(stream: Stream) -> None:
     stream.submit(stream.synchronize)
     skipped = stream.submit(fail, ValueError())
-    error = raised_by(lambda: finish(stream))
+    error = raised_by(finish, stream)
     assert isinstance(error, DeadlockError)
     skipped_error = skipped.exception(WATCHDOG)
     assert skipped_error is not None

@@ -253,18 +253,20 @@ impl Executor {
     /// [dismissed](Self::dismiss).
     #[must_use]
     pub fn recruit(&self) -> bool {
-        self.0.foreign.recruit()
+        !self.is_inherited() && self.0.foreign.recruit()
     }
 
     /// A thread that was asked for cannot be made.
     pub fn dismiss(&self) {
-        self.0.foreign.depart();
+        if !self.is_inherited() {
+            self.0.foreign.depart();
+        }
     }
 
     /// A thread that was asked for is not made, if no job waits for it. `false`: one does.
     #[must_use]
     pub fn dismiss_if_idle(&self) -> bool {
-        self.0.foreign.depart_if_idle()
+        self.is_inherited() || self.0.foreign.depart_if_idle()
     }
 
     /// Foreign operations begun so far.
@@ -273,19 +275,23 @@ impl Executor {
         self.0.foreign.progress()
     }
 
-    /// Native, host and foreign threads, as of now.
+    /// Native, host and foreign threads, as of now; none in a forked child.
     #[must_use]
     pub fn threads(&self) -> [usize; 3] {
-        [
-            self.0.native.threads(),
-            self.0.host.threads(),
-            self.0.foreign.threads(),
-        ]
+        let lanes = [&self.0.native, &self.0.host, &self.0.foreign];
+        if self.is_inherited() {
+            return [0; 3];
+        }
+        lanes.map(|lane| lane.threads())
     }
 
-    /// Waits until everything submitted has run (`true`) or `deadline` passed (`false`).
+    /// Waits until everything submitted has run (`true`) or `deadline` passed (`false`). In a
+    /// forked child nothing has been.
     pub fn drain(&self, deadline: Option<Instant>) -> bool {
         let shared = &*self.0;
+        if self.is_inherited() {
+            return true;
+        }
         shared.begin_drain();
         let drained = shared.await_idle(deadline);
         shared.end_drain();
@@ -295,6 +301,9 @@ impl Executor {
     /// Refuses submissions from here on and drops what has not begun.
     pub fn close(&self) {
         let shared = &*self.0;
+        if self.is_inherited() {
+            return;
+        }
         shared.closed.store(true, Ordering::Release);
         for lane in [&shared.native, &shared.host, &shared.foreign] {
             for job in lane.close() {
@@ -309,6 +318,9 @@ impl Executor {
     /// The failures that nobody has acknowledged, which are acknowledged by this.
     #[must_use]
     pub fn take_unacknowledged(&self) -> Vec<Arc<Failure>> {
+        if self.is_inherited() {
+            return Vec::new();
+        }
         let failures = self.0.unacknowledged.lock().take();
         failures
             .into_iter()
@@ -325,13 +337,20 @@ impl Executor {
 
 impl Drop for Executor {
     fn drop(&mut self) {
-        if !self.is_inherited() {
-            self.close();
-        }
+        self.close();
     }
 }
 
 impl Shared {
+    /// Runs `f` with all locks held that a fork could find held, but for those of strands.
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    pub(crate) fn with_locks_held<R>(&self, f: impl FnOnce() -> R) -> R {
+        let _shared = (self.deadlock.lock(), self.drainers.lock());
+        let _buried = (self.grave.lock(), self.unacknowledged.lock());
+        self.native
+            .with_lock_held(|| self.host.with_lock_held(|| self.foreign.with_lock_held(f)))
+    }
+
     /// Checks that an operation of `kind` can be submitted.
     #[inline]
     pub(crate) fn admit(&self, kind: Kind) -> Result<(), Refused> {

@@ -233,8 +233,6 @@ impl Drop for ForeignThread {
             standing => self.lane().leave(standing == Standing::Searching),
         };
         turns.extend(self.turn.take());
-        turns
-            .into_iter()
-            .for_each(|turn| turn.dispatch(Kind::Foreign));
+        turns.into_iter().for_each(Turn::pass);
     }
 }

@@ -452,6 +452,12 @@ impl Lane {
         jobs
     }
 
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    pub(crate) fn with_lock_held<R>(&self, f: impl FnOnce() -> R) -> R {
+        let _state = self.state.lock();
+        f()
+    }
+
     /// How many threads the lane has.
     pub(crate) fn threads(&self) -> usize {
         self.state.lock().threads

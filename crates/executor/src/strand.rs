@@ -280,6 +280,9 @@ impl Strand {
 
     /// Acknowledges the current failure, if it is the one that `wanted` names. `false`: it is not.
     pub fn acknowledge_if(&self, wanted: impl FnOnce(&Failure) -> bool) -> bool {
+        if self.is_inherited() {
+            return false;
+        }
         let epoch = self.inbox.lock().epoch.clone();
         match epoch.failure() {
             Some(failure) if wanted(&failure) => {
@@ -295,7 +298,7 @@ impl Strand {
     /// but the strand holds that failure. Whoever owns the strand then owns the failure, as a
     /// garbage collector counts.
     pub fn with_sole_failure<R>(self: &Arc<Self>, f: impl FnOnce(&Failure) -> R) -> Option<R> {
-        if Arc::strong_count(self) > 1 {
+        if self.is_inherited() || Arc::strong_count(self) > 1 {
             return None;
         }
         // Nobody else can reach the locks either, so nobody waits for `f`.
@@ -410,6 +413,13 @@ impl Strand {
             Kind::Wait | Kind::Epoch | Kind::Mark | Kind::Visit => turn.pass(),
             Kind::Native | Kind::Host | Kind::Foreign => turn.dispatch(kind),
         }
+    }
+
+    /// Runs `f` with all locks held that a fork could find held.
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    pub(crate) fn with_locks_held<R>(&self, f: impl FnOnce() -> R) -> R {
+        let (_head, _inbox) = (self.head.lock(), self.inbox.lock());
+        self.timeline.with_lock_held(f)
     }
 
     /// Takes the wait at the head off the list, if its point is reached.

@@ -177,6 +177,12 @@ impl Timeline {
         found
     }
 
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    pub(crate) fn with_lock_held<R>(&self, f: impl FnOnce() -> R) -> R {
+        let _waiters = self.waiters.lock();
+        f()
+    }
+
     #[cold]
     fn wake(&self, reached: u64) {
         let mut more = true;

@@ -93,8 +93,8 @@ impl Event {
         Settled::of(&self.point)
     }
 
-    /// The time from this event to `end`; negative if `end` was reached first is zero here, see
-    /// [`elapsed_seconds`](Self::elapsed_seconds) for a signed figure.
+    /// The time from this event to `end`. Zero if `end` was reached first:
+    /// [`elapsed_seconds`](Self::elapsed_seconds) has a sign.
     ///
     /// # Errors
     /// Invalid argument unless both events are timed and reached.

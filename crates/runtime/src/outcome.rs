@@ -6,6 +6,12 @@ use std::sync::Arc;
 use clika_executor::Reason;
 
 /// What a submitted function returns: nothing, or a `Result` whose error fails the stream.
+#[diagnostic::on_unimplemented(
+    message = "submitted work cannot return `{Self}`",
+    label = "returns `{Self}`",
+    note = "it returns nothing, or a `Result<(), E>` whose error fails the stream",
+    note = "for work with a value there is `call`"
+)]
 pub trait Outcome {
     #[doc(hidden)]
     fn into_result(self) -> Result<(), Reason>;

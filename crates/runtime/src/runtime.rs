@@ -33,7 +33,8 @@ pub(crate) struct Runtime {
 
 struct Slot {
     generation: u64,
-    runtime: OnceLock<Result<Runtime, Error>>,
+    settings: OnceLock<Result<Settings, Error>>,
+    runtime: OnceLock<Runtime>,
 }
 
 static CURRENT: AtomicPtr<Slot> = AtomicPtr::new(std::ptr::null_mut());
@@ -51,16 +52,16 @@ static BINDING: OnceLock<Binding> = OnceLock::new();
 
 /// The runtime of this process.
 pub(crate) fn runtime() -> Result<&'static Runtime, Error> {
-    slot()
-        .runtime
-        .get_or_init(Runtime::start)
-        .as_ref()
-        .map_err(Error::clone)
+    let slot = slot();
+    match slot.runtime.get() {
+        Some(runtime) => Ok(runtime),
+        None => slot.start(),
+    }
 }
 
 /// The runtime of this process, if it has been used.
 pub(crate) fn started() -> Option<&'static Runtime> {
-    slot().runtime.get()?.as_ref().ok()
+    slot().runtime.get()
 }
 
 /// Installs a binding. Only the first one counts, and only before the runtime is first used.
@@ -81,6 +82,7 @@ fn slot() -> &'static Slot {
 fn next_slot(current: *mut Slot) -> &'static Slot {
     let fresh = Box::into_raw(Box::new(Slot {
         generation: generation(),
+        settings: OnceLock::new(),
         runtime: OnceLock::new(),
     }));
     match CURRENT.compare_exchange(current, fresh, Ordering::AcqRel, Ordering::Acquire) {
@@ -94,9 +96,19 @@ fn next_slot(current: *mut Slot) -> &'static Slot {
     }
 }
 
+impl Slot {
+    /// Starts the runtime. The settings are read once; a thread that could not be had is asked for
+    /// again at the next use. Of two threads that start it at the same time, one's is dropped.
+    #[cold]
+    fn start(&self) -> Result<&Runtime, Error> {
+        let settings = self.settings.get_or_init(Settings::read).clone()?;
+        let runtime = Runtime::start(settings)?;
+        Ok(self.runtime.get_or_init(|| runtime))
+    }
+}
+
 impl Runtime {
-    fn start() -> Result<Self, Error> {
-        let settings = Settings::read()?;
+    fn start(settings: Settings) -> Result<Self, Error> {
         let binding = BINDING.get();
         let executor = Executor::new(Config {
             workers: settings.workers,

@@ -1,5 +1,7 @@
 //! Tests of the inside: models of the protocols, and what the public interface cannot reach.
 
+#[cfg(all(unix, not(any(loom, shuttle))))]
+mod inherited;
 #[cfg(loom)]
 mod loom_deadlock;
 #[cfg(loom)]
@@ -18,3 +20,5 @@ mod loom_timeline;
 mod loom_visit;
 #[cfg(shuttle)]
 mod shuttle_programs;
+#[cfg(not(any(loom, shuttle)))]
+mod threads;

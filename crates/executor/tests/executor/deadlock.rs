@@ -120,12 +120,11 @@ fn promise_09_a_wait_behind_the_awaited_point_is_no_cycle() {
 fn promise_09_in_a_ring_of_operations_one_is_refused_and_all_end() {
     for size in [2, 3, 8] {
         let executor = with_workers(1);
-        ring(&executor, size, |work| host(work));
-        ring(&executor, size.min(2), |work| host(work));
+        ring(&executor, size, host);
     }
     let executor = with_workers(workers().max(2));
     for _ in 0..rounds(50) {
-        ring(&executor, 2, |work| native(work));
+        ring(&executor, 2, native);
     }
 }
 

@@ -1,14 +1,15 @@
 //! Promises 6, 8 and 10: what operations capture lives until they are done and is dropped once,
 //! before they count as done, whatever becomes of them.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use clika_executor::{Executor, Host, Mark, Native, Point, Reason, Strand};
+use clika_executor::{Executor, Mark, Native, Point, Reason, Strand};
 
 use super::support::{
-    Drops, Gate, Probe, executor, failing, hold_workers, host, native, panic_quietly, soon,
-    synchronize, wait, workers,
+    Drops, Gate, Probe, eventually, executor, failing, hold_workers, host, native, panic_quietly,
+    soon, synchronize, wait, workers,
 };
 
 /// Checks at the very moment that `point` is reached that `drops` counts to one.
@@ -19,7 +20,7 @@ fn expect_dropped(point: &Point, drops: &Drops) {
         move || seen.store(drops.count(), SeqCst)
     });
     wait(point);
-    super::support::eventually(|| seen.load(SeqCst) != usize::MAX);
+    eventually(|| seen.load(SeqCst) != usize::MAX);
     assert_eq!(
         seen.load(SeqCst),
         1,
@@ -49,8 +50,10 @@ fn promise_06_captured_values_are_dropped_before_success() {
 fn promise_06_captured_values_too_large_for_the_queue_are_dropped_before_success() {
     pushed(|strand, probe| {
         let ballast = [7_u64; 1000];
-        let work =
-            native(move || assert_eq!(ballast.len() + usize::from(align_of_val(&probe) > 0), 1001));
+        let work = native(move || {
+            let _probe = &probe;
+            assert_eq!(ballast.iter().sum::<u64>(), 7000);
+        });
         strand.push_at(work).unwrap()
     });
 }
@@ -137,14 +140,11 @@ fn promise_06_a_refused_operation_is_dropped_at_once() {
 }
 
 /// Panics when it is dropped, with a payload that does the same.
-struct Grenade(Probe);
+struct Grenade(#[expect(dead_code, reason = "counts that it is dropped")] Probe);
 
 impl Drop for Grenade {
     fn drop(&mut self) {
-        if !std::thread::panicking() {
-            std::panic::resume_unwind(Box::new(Shrapnel));
-        }
-        let _ = &self.0;
+        std::panic::resume_unwind(Box::new(Shrapnel));
     }
 }
 
@@ -152,9 +152,7 @@ struct Shrapnel;
 
 impl Drop for Shrapnel {
     fn drop(&mut self) {
-        if !std::thread::panicking() {
-            std::panic::resume_unwind(Box::new("a payload that panics when it is dropped"));
-        }
+        panic_quietly("a payload that panics when it is dropped");
     }
 }
 
@@ -276,7 +274,7 @@ fn promise_08_an_error_that_nobody_keeps_is_dropped_once() {
     let work = move || Err(Reason::Returned(Arc::new(bad)));
     executor.push_loose(Native::new(work, None)).unwrap();
     assert!(executor.drain(soon()));
-    super::support::eventually(|| drops.count() == 1);
+    eventually(|| drops.count() == 1);
     still_works(&executor);
 }
 
@@ -326,37 +324,25 @@ fn promise_10_a_finished_strand_is_freed() {
     first.point().acknowledge();
     let weak = [Arc::downgrade(&first), Arc::downgrade(&second)];
     drop((first, second));
-    super::support::eventually(|| weak.iter().all(|weak| weak.strong_count() == 0));
+    eventually(|| weak.iter().all(|weak| weak.strong_count() == 0));
 }
 
 /// An executor that goes takes its threads with it.
 #[test]
 fn promise_12_threads_of_a_dropped_executor_end() {
-    let ends = Gate::default();
-    let executor = executor();
-    for _ in 0..8 {
-        struct Ends(Gate);
-        impl Drop for Ends {
-            fn drop(&mut self) {
-                self.0.open();
-            }
+    thread_local!(static HERE: RefCell<Option<Probe>> = const { RefCell::new(None) });
+    let (executor, drops) = (executor(), Drops::default());
+    let end = [true, false].map(|native| {
+        let probe = drops.probe();
+        let stay = move || HERE.set(Some(probe));
+        let strand = executor.strand(None);
+        match native {
+            true => strand.push_at(super::support::native(stay)).unwrap(),
+            false => strand.push_at(host(stay)).unwrap(),
         }
-        thread_local!(static ENDS: std::cell::RefCell<Option<Ends>> = const { std::cell::RefCell::new(None) });
-        let ends = ends.clone();
-        let work = move || ENDS.with(|slot| *slot.borrow_mut() = Some(Ends(ends)));
-        wait(
-            &executor
-                .strand(None)
-                .push_at(Host::new(
-                    move || {
-                        work();
-                        Ok(())
-                    },
-                    None,
-                ))
-                .unwrap(),
-        );
-    }
+    });
+    end.iter().for_each(wait);
+    assert_eq!(drops.count(), 0);
     drop(executor);
-    ends.pass();
+    eventually(|| drops.count() == 2);
 }

@@ -7,17 +7,19 @@
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "tests stand outside of what the bans are there for: the crate's `sync` module"
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "tests stand outside of what the bans are there for: a panic is how they fail"
 )]
 
 mod deadlock;
 mod failure;
 mod foreign;
-#[cfg(unix)]
-mod fork;
 mod host;
 mod lifetime;
 mod order;
+#[cfg(unix)]
+mod process;
 mod programs;
 mod shutdown;
 mod stress;

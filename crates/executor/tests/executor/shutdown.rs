@@ -46,7 +46,7 @@ fn chain(executor: &Arc<Executor>, ran: &Arc<AtomicUsize>, left: usize) {
         chain(&next, &count, left - 1);
     };
     let strand = executor.strand(None);
-    if left % 10 == 0 {
+    if left.is_multiple_of(10) {
         strand.push(host(work))
     } else {
         strand.push(native(work))

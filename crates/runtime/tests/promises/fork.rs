@@ -15,7 +15,7 @@ use clika_runtime::{Device, Error, Stream, shutdown};
 use crate::gate::Gate;
 use crate::process::{AS_IT_IS, alone};
 use crate::stream;
-use crate::wait::until;
+use crate::wait::{begin, block_on, until};
 
 /// Runs `body` in a forked child, which must end well and soon.
 #[expect(unsafe_code, reason = "the standard library does not fork")]
@@ -131,6 +131,30 @@ fn promise_13_a_child_is_refused_inherited_events_and_futures_at_once() {
         gate.open();
         event.synchronize().unwrap();
         future.wait().unwrap();
+    });
+}
+
+#[test]
+fn promise_13_a_child_is_refused_awaits_that_were_begun_before() {
+    alone(AS_IT_IS, || {
+        let stream = stream();
+        let gate = Gate::begun_on(&stream);
+        let future = stream.call(|| 5).unwrap();
+        let waits = (begin(&stream), begin(stream.record_event()), begin(future));
+        let mut waits = Some(waits);
+        in_child(|| {
+            let (stream, event, future) = waits.take().unwrap();
+            refused(at_once(stream));
+            refused(at_once(event));
+            refused(at_once(future));
+        });
+        let mut untouched = waits.take();
+        in_child(|| drop(untouched.take()));
+        gate.open();
+        let (stream, event, future) = untouched.unwrap();
+        block_on(stream).unwrap();
+        block_on(event).unwrap();
+        assert_eq!(block_on(future).unwrap(), 5);
     });
 }
 

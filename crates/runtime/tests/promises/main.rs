@@ -21,6 +21,7 @@ mod order;
 mod panic;
 mod process;
 mod report;
+mod scarce;
 mod shutdown;
 mod stream;
 mod threads;

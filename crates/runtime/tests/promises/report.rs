@@ -106,6 +106,22 @@ fn promise_07_a_failure_is_reported_at_the_end_while_handles_live() {
 }
 
 #[test]
+fn promise_07_a_failure_left_on_the_default_stream_is_reported_at_the_end() {
+    let left = alone(AS_IT_IS, || {
+        let default = Stream::default_stream(Device::cpu()).unwrap();
+        drop(default.call(|| throw("left there")).unwrap());
+        drain();
+    });
+    let Some(left) = left else { return };
+    assert_eq!(left.reports(), 1, "{}", left.stderr);
+    assert!(
+        left.stderr.contains("of stream 'default'"),
+        "{}",
+        left.stderr
+    );
+}
+
+#[test]
 fn promise_07_an_acknowledged_failure_is_not_reported() {
     not_reported(alone(AS_IT_IS, || {
         failed_stream("by synchronize").synchronize().unwrap_err();

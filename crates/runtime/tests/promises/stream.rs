@@ -1,12 +1,13 @@
 //! Streams as objects: which one is which, and what they tell about themselves.
 
 use std::collections::HashSet;
-use std::sync::mpsc;
+use std::sync::{Barrier, mpsc};
 use std::thread;
 
 use clika_runtime::{Device, Stream};
 
 use crate::gate::Gate;
+use crate::process::{AS_IT_IS, alone};
 use crate::stream;
 use crate::watchdog::watch;
 
@@ -112,4 +113,21 @@ fn promise_09_printing_never_waits() {
     assert!(text.contains("cpu:0"), "{text}");
     assert!(text.contains("reached") && text.contains("done"), "{text}");
     future.wait().unwrap();
+}
+
+#[test]
+fn promise_14_any_threads_may_be_the_first() {
+    alone(AS_IT_IS, || {
+        let start = Barrier::new(8);
+        thread::scope(|scope| {
+            let first = || {
+                start.wait();
+                assert_eq!(stream().call(|| 1).unwrap().wait().unwrap(), 1);
+                Stream::default_stream(Device::cpu()).unwrap()
+            };
+            let threads = [(); 8].map(|()| scope.spawn(first));
+            let defaults = threads.map(|thread| thread.join().unwrap());
+            assert!(defaults.iter().all(|default| *default == defaults[0]));
+        });
+    });
 }

@@ -2,8 +2,8 @@
 
 use std::future::IntoFuture;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
@@ -12,6 +12,7 @@ use clika_runtime::{Event, EventWait, Future, FutureWait, Stream, StreamWait};
 
 use crate::gate::Gate;
 use crate::log::Log;
+use crate::process::{AS_IT_IS, alone};
 use crate::stream;
 use crate::watchdog::watch;
 
@@ -219,6 +220,25 @@ fn promise_05_an_await_that_is_dropped_leaves_nothing_behind() {
 }
 
 #[test]
+fn promise_05_a_waker_may_submit_and_drop_handles() {
+    struct Chain(Mutex<Option<(Stream, mpsc::Sender<()>)>>);
+    impl Wake for Chain {
+        fn wake(self: Arc<Self>) {
+            let (stream, done) = self.0.lock().unwrap().take().unwrap();
+            stream.submit(move || done.send(())).unwrap();
+        }
+    }
+    let _watchdog = watch();
+    let (stream, (done, woken)) = (stream(), mpsc::channel());
+    let gate = Gate::on(&stream);
+    let mut wait = (&stream).into_future();
+    let waker = Waker::from(Arc::new(Chain(Mutex::new(Some((stream, done))))));
+    assert!(poll(Pin::new(&mut wait), &waker).is_pending());
+    gate.open();
+    woken.recv().unwrap();
+}
+
+#[test]
 fn promise_08_a_waker_that_panics_harms_nobody() {
     struct Bad;
     impl Wake for Bad {
@@ -235,6 +255,40 @@ fn promise_08_a_waker_that_panics_harms_nobody() {
     gate.open();
     stream.synchronize().unwrap();
     assert_eq!(log.take(), ["after"]);
+}
+
+#[test]
+fn promise_09_a_sleeping_wait_costs_no_processor_time() {
+    alone(AS_IT_IS, || {
+        let stream = stream();
+        let gate = Gate::begun_on(&stream);
+        let before = processor_time();
+        for _ in 0..2 {
+            let half = Duration::from_millis(500);
+            assert!(stream.synchronize_timeout(half).unwrap_err().is_timeout());
+        }
+        let spent = processor_time() - before;
+        // Nothing else happens in this process: spinning would have cost a second.
+        assert!(spent < Duration::from_millis(300), "{spent:?}");
+        gate.open();
+        stream.synchronize().unwrap();
+    });
+}
+
+/// The processor time that this process has used.
+#[expect(unsafe_code, reason = "the standard library does not tell")]
+fn processor_time() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the call writes to the place it is given, and nowhere else.
+    let status = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
+    assert_eq!(status, 0);
+    Duration::new(
+        time.tv_sec.unsigned_abs(),
+        u32::try_from(time.tv_nsec).unwrap(),
+    )
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! A hang is a failure: the watchdog ends the process with a message.
 
+use std::io::{self, Write};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
@@ -42,6 +43,11 @@ pub(crate) fn watch_over(
     reason = "a thread that hangs cannot be ended by itself"
 )]
 fn give_up(limit: Duration, what: &str) -> ! {
-    eprintln!("still running after {} s: {what}", limit.as_secs());
+    // Not `eprintln`, which panics where the reader is gone, and then nobody ends the process.
+    let _ = writeln!(
+        io::stderr(),
+        "still running after {} s: {what}",
+        limit.as_secs()
+    );
     std::process::abort();
 }

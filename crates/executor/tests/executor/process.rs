@@ -1,13 +1,14 @@
-//! Promise 13: a forked child is refused what it inherited, at once, and makes its own.
+//! Promises 9 and 13: what concerns the process. A forked child is refused what it inherited, at
+//! once, and makes its own; the program's signals are its own; waiting costs nothing.
 //!
-//! Each test forks in a process of its own: itself, run again for this one test.
-#![allow(unsafe_code, reason = "forking, and waiting for the child")]
+//! Most tests here run in a process of their own: the test itself, started again for this one.
+#![allow(unsafe_code, reason = "calls into the C library")]
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clika_executor::{Executor, ForeignThread, Kind, Next, Operation, Refused, generation};
 
@@ -25,7 +26,7 @@ fn in_a_process_of_its_own(test: &str, body: impl FnOnce()) {
     let mut process = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            &format!("fork::{test}"),
+            &format!("process::{test}"),
             "--nocapture",
             "--test-threads=1",
         ])
@@ -56,6 +57,7 @@ fn fork(body: impl FnOnce()) {
             // SAFETY: plain calls; `_exit` runs no destructors of what the parent owns.
             unsafe { libc::alarm(20) };
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+            // SAFETY: as above.
             unsafe { libc::_exit(i32::from(outcome.is_err())) }
         }
         child => {
@@ -161,7 +163,7 @@ fn promise_13_forks_while_other_threads_push() {
                         let strand = &strands[n % 4];
                         let end = strand.push_at(native(|| ())).unwrap();
                         strands[(n + 1) % 4].wait_for(&end).unwrap();
-                        if n % 64 == 0 {
+                        if n.is_multiple_of(64) {
                             wait(&end);
                         }
                         n += 1;
@@ -338,4 +340,41 @@ fn promise_09_workers_take_no_signal_from_the_program() {
     wait(&executor.strand(None).push_at(host(look())).unwrap());
     assert_eq!(seen.take(), [([true; 4], [false; 5]); 2]);
     assert!(!is_blocked(libc::SIGINT), "the submitter's own mask");
+}
+
+/// The processor time that this process has used.
+fn processor_time() -> Duration {
+    // SAFETY: fills a plain value.
+    let time = unsafe {
+        let mut time = std::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time);
+        time
+    };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+#[test]
+fn promise_09_waiting_and_idling_cost_no_processor_time() {
+    in_a_process_of_its_own(
+        "promise_09_waiting_and_idling_cost_no_processor_time",
+        || {
+            let executor = executor();
+            let (gate, strand) = (Gate::default(), executor.strand(None));
+            wait(&strand.push_at(native(|| ())).unwrap());
+            let held = {
+                let gate = gate.clone();
+                strand.push_at(host(move || gate.pass())).unwrap()
+            };
+            gate.await_waiting(1);
+            let before = processor_time();
+            let second = Some(Instant::now() + Duration::from_secs(1));
+            assert!(!held.wait().unwrap().until(second));
+            let used = processor_time() - before;
+            assert!(
+                used < Duration::from_millis(100),
+                "a second of waiting took {used:?}"
+            );
+            gate.open();
+        },
+    );
 }
