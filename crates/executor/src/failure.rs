@@ -53,11 +53,16 @@ pub(crate) fn contain(f: impl FnOnce()) {
     }
 }
 
-/// Drops what a panic carried. Should that panic too, what comes of it is left alone.
-fn discard(payload: Box<dyn Any + Send>) {
-    if let Err(next) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-        let _ = ManuallyDrop::new(next);
+/// Drops what a panic carried, and what comes of it should that panic too. Whoever goes on like this
+/// is left alone.
+fn discard(mut payload: Box<dyn Any + Send>) {
+    for _ in 0..4 {
+        match catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            Ok(()) => return,
+            Err(next) => payload = next,
+        }
     }
+    let _ = ManuallyDrop::new(payload);
 }
 
 impl fmt::Display for Reason {

@@ -61,6 +61,15 @@ impl Point {
         self.epoch.failure_at(self.n)
     }
 
+    /// Calls `f` with the failure, if nobody but this point and its owner's other parts can reach it:
+    /// the strand has moved on to another epoch, and no other point is left of this one.
+    pub fn with_sole_failure<R>(&self, f: impl FnOnce(&Failure) -> R) -> Option<R> {
+        if Arc::strong_count(&self.epoch) > 1 {
+            return None;
+        }
+        self.epoch.with_sole_failure(f)
+    }
+
     /// Acknowledges the failure of this point's epoch for its strand: what was submitted before
     /// this call is skipped, what is submitted after it runs.
     pub fn acknowledge(&self) {

@@ -7,6 +7,7 @@ use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::exceptions::{failed, raised};
+use crate::failure::exception_of;
 use crate::host;
 use crate::stream::Stream;
 use crate::wait::{deadline, reach_in_time};
@@ -148,7 +149,12 @@ impl Event {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.stream)
+        visit.call(&self.stream)?;
+        // A failure that only this event still holds leads to frames, and from there maybe back here.
+        let visited = self.point().with_sole_failure(|failure| {
+            exception_of(failure).map_or(Ok(()), |exception| visit.call(exception))
+        });
+        visited.unwrap_or(Ok(()))
     }
 }
 
