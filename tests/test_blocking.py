@@ -47,6 +47,20 @@ def test_blocked_functions_do_not_delay_the_next(streams: Streams) -> None:
     assert quickest < 1.0
 
 
+def test_functions_run_on_threads_of_the_lane(stream: Stream) -> None:
+    """Never on the thread that submits or waits, whichever wait it uses."""
+    me = threading.get_ident()
+    seen: list[int] = []
+    for _ in range(200):
+        assert stream.submit(threading.get_ident).result(WATCHDOG) != me
+        stream.submit(lambda: seen.append(threading.get_ident()))
+        finish(stream)
+        stream.submit(lambda: seen.append(threading.get_ident()))
+        finish(stream.record_event())
+    assert len(seen) == 400
+    assert me not in seen
+
+
 def test_sixty_functions_block_at_once(streams: Streams) -> None:
     crowd = streams(60)
     meeting = threading.Barrier(61)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -78,13 +79,18 @@ def test_what_pending_work_uses_stays_and_goes_before_it_counts_as_complete(
 def test_it_has_gone_whoever_sees_the_completion(
     stream: Stream, wait: Callable[[Stream], None]
 ) -> None:
-    for _ in range(200):
-        token = Token()
-        seen = weakref.ref(token)
-        stream.submit(token.use, token)
-        del token
-        wait(stream)
-        assert seen() is None
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # so that a thread that lets go too late is caught in the middle
+    try:
+        for _ in range(500):
+            token = Token()
+            seen = weakref.ref(token)
+            stream.submit(token.use, token)
+            del token
+            wait(stream)
+            assert seen() is None
+    finally:
+        sys.setswitchinterval(interval)
 
 
 @pytest.mark.promise(6, 3)

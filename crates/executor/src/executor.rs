@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::deadlock;
-use crate::failure::{Failure, Unacknowledged, contain};
+use crate::failure::{Failure, Reason, Unacknowledged, contain};
 use crate::frames::{self, Frame};
 use crate::lane::{Crew, Job, Lane, Recruiter, Spawn, ask};
 use crate::operation::{Kind, Operation, Operations};
@@ -455,9 +455,11 @@ impl Shared {
         self.unacknowledged.lock().add(failure);
     }
 
-    /// Reports a failure, once, unless it was acknowledged.
+    /// Reports a failure, once, unless it was acknowledged. What a shutdown dropped is no failure of
+    /// the work's own: whoever shut down knows.
     pub(crate) fn report(&self, failure: &Arc<Failure>) {
-        if failure.acknowledge() {
+        let is_own = !matches!(failure.reason, Reason::ShutDown);
+        if failure.acknowledge() && is_own {
             contain(|| (self.reporter)(failure));
         }
     }
