@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import decimal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -205,3 +206,17 @@ def test_sleeping_functions_do_not_hold_each_other_up(streams: Streams) -> None:
         stream.submit(time.sleep, 1.0)
     for stream in crowd:
         finish(stream)
+
+
+def test_a_trace_function_left_behind_harms_nothing(stream: Stream) -> None:
+    """Work may leave a debugger or a profiler on its thread."""
+
+    def trace(*_: object) -> None:
+        return None
+
+    for install in (sys.settrace, sys.setprofile):
+        for function in (trace, None):
+            stream.submit(install, function)
+            stream.submit(nothing)
+        finish(stream)
+    assert stream.submit(int, "7").result(WATCHDOG) == 7

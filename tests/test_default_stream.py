@@ -153,6 +153,16 @@ def test_nesting_deeply(default: Stream) -> None:
     assert default.submit(nest, 50).result() == 50
 
 
+def test_nesting_without_end(default: Stream) -> None:
+    def nest() -> None:
+        default.submit(nest).result()
+
+    with pytest.raises(RecursionError):
+        nest()
+    raised_by(finish, default)
+    assert default.submit(int, "7").result() == 7
+
+
 def test_an_event_recorded_inside_orders_a_created_stream(stream: Stream, default: Stream) -> None:
     log: list[str] = []
 

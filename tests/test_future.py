@@ -306,3 +306,21 @@ def test_bad_callbacks(stream: Stream) -> None:
         gate.open()
         assert future.result(WATCHDOG) == 7
     assert stream.submit(int, "8").result(WATCHDOG) == 8
+
+
+@pytest.mark.promise(17)
+def test_only_the_stream_ends_a_future(stream: Stream) -> None:
+    """What an executor would call on its futures is refused and changes nothing."""
+    with held(stream) as gate:
+        future = stream.submit(int, "7")
+        for call, arguments in (
+            (future.set_result, (5,)),
+            (future.set_exception, (Boom(),)),
+            (future.set_running_or_notify_cancel, ()),
+        ):
+            assert raised_by(call, *arguments) is not None
+        assert not future.done()
+        gate.open()
+        assert future.result(WATCHDOG) == 7
+    assert raised_by(future.set_result, 5) is not None
+    assert future.result() == 7

@@ -188,6 +188,87 @@ stream.synchronize()
 """)
 
 
+@pytest.mark.once
+def test_interrupts_at_any_moment() -> None:
+    """Thousands of interrupts, wherever they hit: every submission happened wholly or not at all."""
+    script = f"""{SETUP}
+import sys
+gate.open()
+sys.unraisablehook = lambda report: None  # where nothing can be raised, in a finaliser say
+armed, ran, futures = False, [], []
+other, executor = Stream.create(device), stream.as_executor()
+crowd = [Stream.create(device) for _ in range(8)]
+together = threading.Barrier(8)
+for each in crowd:
+    each.submit(together.wait, 20)
+for each in crowd:
+    each.synchronize()
+
+def interrupt(*_):
+    if armed:
+        raise KeyboardInterrupt
+
+def step(number):
+    futures.append((number, stream.submit(ran.append, number)))
+    other.wait_stream(stream)
+    event = other.record_event()
+    [
+        lambda: futures[-1][1].result(),
+        event.synchronize,
+        stream.synchronize,
+        lambda: default.submit(nothing).result(),
+        lambda: default.wait_event(event),
+        lambda: executor.submit(nothing).result(),
+    ][number % 6]()
+
+signal.signal(signal.SIGALRM, interrupt)
+signal.setitimer(signal.ITIMER_REAL, 0.0003, 0.00031)
+end, number, interrupts = time.monotonic() + 2, 0, 0
+while time.monotonic() < end:
+    number += 1
+    try:
+        armed = True
+        step(number)
+        armed = False
+    except KeyboardInterrupt:
+        interrupts += 1
+    finally:
+        armed = False
+signal.setitimer(signal.ITIMER_REAL, 0)
+assert interrupts > 10
+for each in (stream, other, default):
+    each.synchronize(timeout=20)
+    assert each.submit(int, "7").result(20) == 7
+    assert each.pending == 0
+assert ran == sorted(set(ran))
+assert {{number for number, _ in futures}} <= set(ran)
+"""
+    result = run_python(script, check=False)
+    assert result.returncode == 0, result.stderr[-5000:]
+
+
+def test_ctrl_c_while_a_thread_of_the_lane_starts() -> None:
+    """The first submission starts a thread; Ctrl-C at that moment is Ctrl-C and no other error."""
+    run_python("""
+        import sys, threading
+        from clika_runtime import Device, Stream
+        stream = Stream.create(Device.parse("cpu"))
+        hit = []
+        def interrupt(frame, event, argument):
+            if frame.f_code is threading.Thread.start.__code__ and not hit:
+                hit.append(True)
+                raise KeyboardInterrupt
+        sys.settrace(interrupt)
+        try:
+            future = stream.submit(int, "7")
+        except KeyboardInterrupt:
+            future = None
+        sys.settrace(None)
+        assert stream.submit(int, "8").result(20) == 8
+        assert future is None or future.result(20) == 7
+    """)
+
+
 # --- the interpreter lock ---------------------------------------------------------------------------------
 
 

@@ -51,3 +51,8 @@ pub use future::{Future, FutureWait};
 pub use outcome::Outcome;
 pub use runtime::shutdown;
 pub use stream::{Stream, StreamWait};
+
+/// The example of the README runs with those of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
