@@ -25,6 +25,7 @@ async def event(event: _core.Event) -> None:
 async def future(future: _core.Future[Any]) -> Any:
     """Wait for the result. Cancelling the wait cancels work that has not started."""
     if not future.done():
+        future._refuse_deadlock()
         loop = asyncio.get_running_loop()
         done = loop.create_future()
         future.add_done_callback(lambda _: _release(loop, done))

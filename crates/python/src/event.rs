@@ -10,7 +10,7 @@ use crate::exceptions::{failed, raised};
 use crate::failure::exception_of;
 use crate::host;
 use crate::stream::Stream;
-use crate::wait::{deadline, reach_in_time};
+use crate::wait::{deadline, reach_in_time, refuse_deadlock};
 
 /// A point on a stream's timeline: what was submitted before it was recorded, and nothing after.
 ///
@@ -170,12 +170,7 @@ pub(crate) fn _mark(source: &Bound<'_, PyAny>) -> PyResult<Mark> {
         Ok(event) => event.get().point().clone(),
         Err(_) => foreign::strand(&source.cast::<Stream>()?.get().0).point(),
     };
-    if !point.is_reached() {
-        point
-            .strand()
-            .admit()
-            .map_err(|refused| raised(py, &foreign::refused(refused)))?;
-    }
+    refuse_deadlock(py, &point)?;
     Ok(Mark(point))
 }
 

@@ -23,7 +23,7 @@ use crate::guarded::Guarded;
 use crate::host;
 use crate::site::Site;
 use crate::stream::Stream;
-use crate::wait::{deadline, reach_in_time};
+use crate::wait::{deadline, reach_unless, refuse_deadlock};
 
 /// What a future is made of; the token without which none is.
 pub(crate) struct Parts {
@@ -264,7 +264,7 @@ impl FutureBase {
             _ => {}
         }
         let point = strand.point().at(n);
-        reach_in_time(py, &point, deadline)
+        reach_unless(py, &point, deadline, || self.phase(py) == Phase::Cancelled)
     }
 
     /// What it came to, once it is over. An exception is the operation's own, which is acknowledged
@@ -507,6 +507,13 @@ impl FutureBase {
         Err(PyTypeError::new_err(
             "a Future cannot be pickled: send its result, or submit in the other process",
         ))
+    }
+
+    /// For `await`: refuses one that could never end.
+    fn _refuse_deadlock(&self, py: Python<'_>) -> PyResult<()> {
+        let n = self.waits_for.load(Ordering::Relaxed);
+        let point = foreign::strand(&self.stream.get().0).point().at(n);
+        refuse_deadlock(py, &point)
     }
 
     /// For `_host.notify`: looking acknowledges nothing.

@@ -45,8 +45,14 @@ pub(crate) fn deadline(timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Deadline>
     Ok(duration.and_then(|duration| Instant::now().checked_add(duration)))
 }
 
-/// Blocks until `point` is reached. `false`: the deadline passed first.
-pub(crate) fn reach(py: Python<'_>, point: &Point, deadline: Deadline) -> PyResult<bool> {
+/// Blocks until `point` is reached, or `given_up` holds, which is asked now and then. `false`: the
+/// deadline passed first.
+fn reach(
+    py: Python<'_>,
+    point: &Point,
+    deadline: Deadline,
+    given_up: impl Fn() -> bool,
+) -> PyResult<bool> {
     if point.is_reached() {
         return Ok(true);
     }
@@ -54,12 +60,35 @@ pub(crate) fn reach(py: Python<'_>, point: &Point, deadline: Deadline) -> PyResu
     let mut wait = point
         .wait()
         .map_err(|_| raised(py, &foreign::deadlock(point)))?;
-    in_slices(py, deadline, |until| wait.until(until))
+    in_slices(py, deadline, given_up, |until| wait.until(until))
 }
 
-/// As [`reach`]; a passed deadline is a `TimeoutError`.
+/// Refuses a wait for `point` that could never end, without beginning it: for waits that an event
+/// loop does.
+pub(crate) fn refuse_deadlock(py: Python<'_>, point: &Point) -> PyResult<()> {
+    if point.is_reached() {
+        return Ok(());
+    }
+    admit(py, point)?;
+    point
+        .wait()
+        .map(drop)
+        .map_err(|_| raised(py, &foreign::deadlock(point)))
+}
+
+/// Blocks until `point` is reached. A passed deadline is a `TimeoutError`.
 pub(crate) fn reach_in_time(py: Python<'_>, point: &Point, deadline: Deadline) -> PyResult<()> {
-    if reach(py, point, deadline)? {
+    reach_unless(py, point, deadline, || false)
+}
+
+/// As [`reach_in_time`]; returns early when `given_up` holds.
+pub(crate) fn reach_unless(
+    py: Python<'_>,
+    point: &Point,
+    deadline: Deadline,
+    given_up: impl Fn() -> bool,
+) -> PyResult<()> {
+    if reach(py, point, deadline, given_up)? {
         return Ok(());
     }
     Err(raised(py, &foreign::timed_out(point)))
@@ -67,13 +96,14 @@ pub(crate) fn reach_in_time(py: Python<'_>, point: &Point, deadline: Deadline) -
 
 /// Blocks until it is the visitor's turn. Ctrl-C before that withdraws the operation.
 pub(crate) fn take_turn(py: Python<'_>, visitor: &Visitor) -> PyResult<()> {
-    in_slices(py, None, |until| visitor.until(until)).map(drop)
+    in_slices(py, None, || false, |until| visitor.until(until)).map(drop)
 }
 
-/// Calls `wait` with ever later ends until it returns true or the deadline passes.
+/// Calls `wait` with ever later ends until it returns true, `given_up` does, or the deadline passes.
 fn in_slices(
     py: Python<'_>,
     deadline: Deadline,
+    given_up: impl Fn() -> bool,
     mut wait: impl FnMut(Option<Instant>) -> bool + Send,
 ) -> PyResult<bool> {
     loop {
@@ -84,6 +114,9 @@ fn in_slices(
             return Ok(true);
         }
         py.check_signals()?;
+        if given_up() {
+            return Ok(true);
+        }
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return Ok(false);
         }

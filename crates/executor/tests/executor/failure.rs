@@ -9,7 +9,7 @@ use clika_executor::{Failure, Mark, Native, Point, Reason, Strand};
 
 use super::support::{
     Log, enter, eventually, executor, failing, hold_workers, host, native, panic_quietly,
-    reporting, rounds, soon, synchronize, wait, workers,
+    reporting, rounds, soon, synchronize, threads, wait, workers,
 };
 
 /// Submits work that notes whether it ran.
@@ -202,10 +202,10 @@ fn promise_07_every_wait_under_way_sees_the_failure() {
     let strand = executor.strand(None);
     let gate = hold_workers(&executor, workers());
     let point = strand.push_at(failing("seen by all")).unwrap();
-    std::thread::scope(|scope| {
+    threads(|threads| {
         for _ in 0..8 {
             let point = point.clone();
-            scope.spawn(move || {
+            threads.spawn(move || {
                 wait(&point);
                 assert!(point.failure().is_some());
                 point.acknowledge();

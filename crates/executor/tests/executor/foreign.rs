@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use clika_executor::{Executor, Fault, ForeignThread, Kind, Next, Operation, Reason, Strand};
 
 use super::support::{
-    Drops, Gate, Log, count, eventually, executor, failing, host, native, soon, synchronize, wait,
+    Drops, Gate, Log, count, eventually, executor, failing, host, native, soon, synchronize,
+    threads, wait,
 };
 
 /// A function of the other language.
@@ -265,8 +266,8 @@ fn promise_14_a_foreign_thread_that_ends_leaves_its_strands_to_another() {
         waits.push_at(step()).unwrap(),
     ];
     assert!(language.executor.recruit());
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
+    threads(|threads| {
+        threads.spawn(|| {
             let mut thread = ForeignThread::arrive(&language.executor);
             let Some(Next::Run(function)) = thread.next::<Function>() else {
                 panic!("no work")

@@ -8,7 +8,7 @@ use clika_executor::{Executor, Mark, Strand};
 
 use super::support::{
     FOREVER, Log, count, eventually, executor, hold_workers, host, native, rounds, synchronize,
-    wait, with_workers, workers,
+    threads, wait, with_workers, workers,
 };
 
 /// Operations that one turn runs before the others get theirs.
@@ -52,10 +52,10 @@ fn promise_01_each_threads_submissions_keep_their_order_and_none_is_lost() {
         Arc::new(AtomicU64::new(0)),
     );
     let each = rounds(5000);
-    std::thread::scope(|scope| {
+    threads(|threads| {
         for thread in 0..THREADS {
             let (strand, last, inside, wrong) = (&strand, &last, &inside, &wrong);
-            scope.spawn(move || {
+            threads.spawn(move || {
                 for n in 1..=each {
                     let (last, inside, wrong) = (last.clone(), inside.clone(), wrong.clone());
                     let work = move || {
@@ -268,10 +268,10 @@ fn promise_14_any_thread_may_use_any_strand() {
     let executor = executor();
     let strands: Vec<_> = (0..8).map(|_| executor.strand(None)).collect();
     let ran = Arc::new(AtomicUsize::new(0));
-    std::thread::scope(|scope| {
+    threads(|threads| {
         for thread in 0..4 {
             let (strands, ran) = (&strands, &ran);
-            scope.spawn(move || {
+            threads.spawn(move || {
                 for n in 0..rounds(500) {
                     let strand = &strands[(n * 7 + thread) % strands.len()];
                     let ran = ran.clone();

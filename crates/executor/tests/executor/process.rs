@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use clika_executor::{Executor, ForeignThread, Kind, Next, Operation, Refused, generation};
 
 use super::support::{
-    FOREVER, Gate, enter, executor, hold_workers, host, native, soon, synchronize, wait, workers,
+    FOREVER, Gate, enter, executor, hold_workers, host, native, soon, synchronize, threads, wait,
+    workers,
 };
 
 const MARKER: &str = "CLIKA_TEST_FORKS";
@@ -154,10 +155,10 @@ fn promise_13_forks_while_other_threads_push() {
         let executor = executor();
         let strands: Vec<_> = (0..4).map(|_| executor.strand(None)).collect();
         let stop = AtomicBool::new(false);
-        std::thread::scope(|scope| {
+        threads(|threads| {
             for thread in 0..4 {
                 let (strands, stop) = (&strands, &stop);
-                scope.spawn(move || {
+                threads.spawn(move || {
                     let mut n: usize = thread;
                     while !stop.load(SeqCst) {
                         let strand = &strands[n % 4];

@@ -19,7 +19,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use super::support::{
     Drops, Probe, Watchdog, count, panic_quietly, reporting, rounds, setting, soon, synchronize,
-    wait, workers,
+    threads, wait, workers,
 };
 
 const STRANDS: usize = 4;
@@ -520,15 +520,14 @@ fn promise_01_05_06_07_09_random_programs_do_what_the_model_says() {
         prop_oneof![Just(workers()), 1..4_usize],
     );
     TestRunner::new_with_rng(config, rng)
-        .run(&programs, |(actions, threads, workers)| {
-            let _watchdog = Watchdog::new(format!(
-                "{threads} threads, {workers} workers: {actions:#?}"
-            ));
-            let run = Run::new(Plan::of(actions, threads), threads, workers);
-            std::thread::scope(|scope| {
-                for thread in 0..threads {
+        .run(&programs, |(actions, count, workers)| {
+            let _watchdog =
+                Watchdog::new(format!("{count} threads, {workers} workers: {actions:#?}"));
+            let run = Run::new(Plan::of(actions, count), count, workers);
+            threads(|threads| {
+                for thread in 0..count {
                     let run = &run;
-                    scope.spawn(move || run.carry_out(thread));
+                    threads.spawn(move || run.carry_out(thread));
                 }
             });
             run.verify();

@@ -8,7 +8,7 @@ use clika_executor::{Executor, Mark, Point, Reason, Refused};
 
 use super::support::{
     Drops, Gate, Watchdog, count, enter, eventually, executor, hold_workers, host, native, rounds,
-    soon, wait, with_workers, workers,
+    soon, threads, wait, with_workers, workers,
 };
 
 /// The point is reached, because its operation was dropped at the shutdown.
@@ -70,9 +70,9 @@ fn promise_12_several_threads_may_drain() {
     for _ in 0..rounds(100) {
         let executor = executor();
         let gate = hold_workers(&executor, workers());
-        std::thread::scope(|scope| {
+        threads(|threads| {
             for _ in 0..3 {
-                scope.spawn(|| assert!(executor.drain(soon())));
+                threads.spawn(|| assert!(executor.drain(soon())));
             }
             gate.open();
         });
@@ -278,9 +278,9 @@ fn promise_12_waiters_of_every_kind_wake_at_the_shutdown() {
         let called = called.clone();
         move || count(&called)
     });
-    std::thread::scope(|scope| {
+    threads(|threads| {
         for _ in 0..4 {
-            scope.spawn(|| wait(&point));
+            threads.spawn(|| wait(&point));
         }
         executor.close();
     });
@@ -296,10 +296,10 @@ fn promise_12_nobody_hangs_when_the_shutdown_meets_submissions() {
         let executor = with_workers(1 + round % 3);
         let strands: Vec<_> = (0..3).map(|_| executor.strand(None)).collect();
         let (drops, pushed) = (Drops::default(), AtomicUsize::new(0));
-        std::thread::scope(|scope| {
+        threads(|threads| {
             for thread in 0..2 {
                 let (strands, drops, pushed) = (&strands, &drops, &pushed);
-                scope.spawn(move || {
+                threads.spawn(move || {
                     for n in 0.. {
                         let strand = &strands[(n + thread) % 3];
                         let probe = drops.probe();

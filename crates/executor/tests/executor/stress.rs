@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::Seq
 use clika_executor::Strand;
 
 use super::support::{
-    Watchdog, count, executor, failing, host, native, rounds, soon, synchronize, wait, with_workers,
+    Watchdog, count, executor, failing, host, native, rounds, soon, synchronize, threads, wait,
+    with_workers,
 };
 
 /// A fresh executor each time: start, push, wait, drop, in every order that timing gives.
@@ -144,11 +145,11 @@ fn threads_come_and_go() {
     let (executor, ran) = (executor(), Arc::new(AtomicUsize::new(0)));
     let strands: Vec<_> = (0..8).map(|_| executor.strand(None)).collect();
     for round in 0..rounds(100) {
-        std::thread::scope(|scope| {
+        threads(|threads| {
             for thread in 0..8 {
                 let (strand, other) = (&strands[thread], &strands[(thread + round) % 8]);
                 let ran = &ran;
-                scope.spawn(move || {
+                threads.spawn(move || {
                     strand.wait_for(&other.point()).unwrap();
                     let ran = ran.clone();
                     wait(&strand.push_at(native(move || count(&ran))).unwrap());
@@ -166,10 +167,10 @@ fn synchronizing_again_and_again() {
     let _watchdog = Watchdog::new("synchronizing again and again".into());
     let executor = executor();
     let strands = [executor.strand(None), executor.strand(None)];
-    std::thread::scope(|scope| {
+    threads(|threads| {
         for thread in 0..4 {
             let strand: &Arc<Strand> = &strands[thread % 2];
-            scope.spawn(move || {
+            threads.spawn(move || {
                 for n in 0..rounds(5_000) {
                     let end = match n % 8 {
                         0 => strand.push_at(host(|| ())),
@@ -189,10 +190,10 @@ fn failing_and_acknowledging_again_and_again() {
     let executor = executor();
     let strand = executor.strand(None);
     let ran = Arc::new(AtomicUsize::new(0));
-    std::thread::scope(|scope| {
+    threads(|threads| {
         for _ in 0..4 {
             let (strand, ran) = (&strand, &ran);
-            scope.spawn(move || {
+            threads.spawn(move || {
                 for n in 0..rounds(2_000) {
                     if n % 3 == 0 {
                         strand.push(failing("again")).unwrap();

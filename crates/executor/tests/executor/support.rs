@@ -1,8 +1,10 @@
 //! What the tests share: executors, gates, probes, and the watchdog.
 
 use std::any::Any;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::thread::{JoinHandle, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use clika_executor::{
@@ -127,51 +129,44 @@ pub(crate) fn enter(strand: &Arc<Strand>) -> Inside {
 #[track_caller]
 pub(crate) fn eventually(condition: impl Fn() -> bool) {
     let end = Instant::now() + FOREVER;
-    while !condition() {
+    for round in 0_u64.. {
+        if condition() {
+            return;
+        }
         assert!(Instant::now() < end, "never came true");
-        std::thread::yield_now();
+        match round {
+            0..100 => std::thread::yield_now(),
+            _ => std::thread::sleep(Duration::from_micros(round.min(2000))),
+        }
     }
 }
 
 /// Threads wait at a gate until it is opened, once and for all.
 #[derive(Clone, Default)]
-pub(crate) struct Gate(Arc<(Mutex<GateState>, Condvar)>);
+pub(crate) struct Gate(Arc<GateState>);
 
 #[derive(Default)]
 struct GateState {
-    open: bool,
-    waiting: usize,
+    open: AtomicBool,
+    came: AtomicUsize,
 }
 
 impl Gate {
     pub(crate) fn open(&self) {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).open = true;
-        self.0.1.notify_all();
+        self.0.open.store(true, SeqCst);
     }
 
     /// Passes the gate once it is open.
+    #[track_caller]
     pub(crate) fn pass(&self) {
-        let mut state = self.0.0.lock().unwrap();
-        state.waiting += 1;
-        self.0.1.notify_all();
-        let (_state, timeout) = self
-            .0
-            .1
-            .wait_timeout_while(state, FOREVER, |state| !state.open)
-            .unwrap();
-        assert!(!timeout.timed_out(), "the gate never opened");
+        count(&self.0.came);
+        eventually(|| self.0.open.load(SeqCst));
     }
 
     /// Waits until so many threads have come to the gate.
     #[track_caller]
     pub(crate) fn await_waiting(&self, threads: usize) {
-        let state = self.0.0.lock().unwrap();
-        let short = |state: &mut GateState| state.waiting < threads;
-        let (_state, timeout) = self.0.1.wait_timeout_while(state, FOREVER, short).unwrap();
-        assert!(
-            !timeout.timed_out(),
-            "fewer than {threads} threads came to the gate"
-        );
+        eventually(|| self.0.came.load(SeqCst) >= threads);
     }
 }
 
@@ -236,36 +231,72 @@ impl<T> Log<T> {
 }
 
 /// Ends the process, naming what hangs, unless it is dropped in time.
-pub(crate) struct Watchdog(Arc<(Mutex<bool>, Condvar)>);
+pub(crate) struct Watchdog {
+    done: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
 
 impl Watchdog {
     pub(crate) fn new(what: String) -> Self {
-        let done = Arc::new((Mutex::new(false), Condvar::new()));
-        std::thread::spawn({
+        let done = Arc::new(AtomicBool::new(false));
+        let thread = std::thread::spawn({
             let done = done.clone();
             move || watch(&what, &done)
         });
-        Self(done)
+        Self {
+            done,
+            thread: Some(thread),
+        }
     }
 }
 
 impl Drop for Watchdog {
     fn drop(&mut self) {
-        *self.0.0.lock().unwrap() = true;
-        self.0.1.notify_all();
+        self.done.store(true, SeqCst);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
     }
 }
 
-fn watch(what: &str, (done, bell): &(Mutex<bool>, Condvar)) {
-    let done = done.lock().unwrap();
-    let (_done, timeout) = bell
-        .wait_timeout_while(done, FOREVER, |done| !*done)
-        .unwrap();
-    if timeout.timed_out() {
-        eprintln!("HANGS: {what}");
-        print_threads();
-        std::process::abort();
+fn watch(what: &str, done: &AtomicBool) {
+    let end = Instant::now() + FOREVER;
+    while !done.load(SeqCst) {
+        let left = end.saturating_duration_since(Instant::now());
+        if left == Duration::ZERO {
+            eprintln!("HANGS: {what}");
+            print_threads();
+            std::process::abort();
+        }
+        std::thread::park_timeout(left);
     }
+}
+
+/// Threads that may borrow, as those of `std::thread::scope`, but each is joined: to
+/// ThreadSanitizer, which does not see into the standard library, only that says that it has ended.
+pub(crate) struct Threads<'scope, 'env: 'scope> {
+    scope: &'scope Scope<'scope, 'env>,
+    handles: RefCell<Vec<ScopedJoinHandle<'scope, ()>>>,
+}
+
+impl<'scope> Threads<'scope, '_> {
+    pub(crate) fn spawn(&self, work: impl FnOnce() + Send + 'scope) {
+        self.handles.borrow_mut().push(self.scope.spawn(work));
+    }
+}
+
+/// Runs `f`, and then waits for the threads that it has spawned.
+#[track_caller]
+pub(crate) fn threads<'env>(f: impl for<'scope> FnOnce(&Threads<'scope, 'env>)) {
+    std::thread::scope(|scope| {
+        let handles = RefCell::default();
+        let threads = Threads { scope, handles };
+        f(&threads);
+        for handle in threads.handles.take() {
+            handle.join().unwrap();
+        }
+    });
 }
 
 /// What each thread of the process is at, as far as the system tells.

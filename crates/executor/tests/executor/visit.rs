@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use clika_executor::Mark;
 
 use super::support::{
-    Gate, enter, eventually, executor, host, native, rounds, soon, synchronize, wait, with_workers,
+    Gate, enter, eventually, executor, host, native, rounds, soon, synchronize, threads, wait,
+    with_workers,
 };
 
 #[test]
@@ -29,9 +30,9 @@ fn promise_03_visitors_of_several_threads_take_turns() {
     let executor = executor();
     let strand = executor.inline_strand("default");
     let (busy, ran) = (AtomicBool::new(false), AtomicUsize::new(0));
-    std::thread::scope(|scope| {
+    threads(|threads| {
         for _ in 0..4 {
-            scope.spawn(|| {
+            threads.spawn(|| {
                 for _ in 0..rounds(500) {
                     let inside = enter(&strand);
                     assert!(!busy.swap(true, SeqCst), "two visitors at once");
@@ -94,10 +95,10 @@ fn promise_03_withdrawals_lose_no_turn() {
     let executor = executor();
     let strand = executor.inline_strand("default");
     let ran = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
+    threads(|threads| {
         for thread in 0..4 {
             let (strand, ran) = (&strand, &ran);
-            scope.spawn(move || {
+            threads.spawn(move || {
                 for n in 0..rounds(500) {
                     let visitor = strand.visit().unwrap().unwrap();
                     if (n + thread) % 3 == 0 {

@@ -11,7 +11,7 @@ use clika_executor::AsyncWait;
 
 use super::support::{
     Gate, count, eventually, executor, failing, hold_workers, host, native, rounds, soon,
-    synchronize, wait, with_workers, workers,
+    synchronize, threads, wait, with_workers, workers,
 };
 
 #[test]
@@ -180,10 +180,10 @@ fn promise_09_waits_that_are_given_up_leave_nothing_behind() {
     let points: Vec<_> = (0..100)
         .map(|_| strand.push_at(native(|| ())).unwrap())
         .collect();
-    std::thread::scope(|scope| {
+    threads(|threads| {
         for thread in 0..4 {
             let points = &points;
-            scope.spawn(move || {
+            threads.spawn(move || {
                 for n in 0..rounds(500) {
                     let mut waiting = points[(n * 13 + thread) % 100].wait().unwrap();
                     let pause = Duration::from_micros((n % 3) as u64 * 20);
@@ -191,7 +191,7 @@ fn promise_09_waits_that_are_given_up_leave_nothing_behind() {
                 }
             });
         }
-        scope.spawn(|| wait(&points[99]));
+        threads.spawn(|| wait(&points[99]));
         gate.open();
     });
     synchronize(&strand);
@@ -206,10 +206,10 @@ fn promise_09_all_waiters_wake_whatever_they_wait_for() {
     let points: Vec<_> = (0..64)
         .map(|_| strand.push_at(native(|| ())).unwrap())
         .collect();
-    std::thread::scope(|scope| {
+    threads(|threads| {
         for n in 0..64 {
             let point = &points[n * 37 % 64];
-            scope.spawn(move || wait(point));
+            threads.spawn(move || wait(point));
         }
         gate.open();
     });
@@ -344,9 +344,9 @@ fn promise_14_a_wait_may_move_to_another_thread() {
     let point = executor.strand(None).push_at(native(|| ())).unwrap();
     let mut waiting = point.wait().unwrap();
     assert!(!waiting.until(Some(Instant::now())));
-    std::thread::scope(|scope| {
+    threads(|threads| {
         let (asked, answer) = std::sync::mpsc::channel();
-        scope.spawn(move || {
+        threads.spawn(move || {
             asked.send(()).unwrap();
             assert!(waiting.until(soon()), "nobody woke the thread that waits");
         });
