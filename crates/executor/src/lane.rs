@@ -6,13 +6,15 @@
 //! # Protocol
 //! Everything is decided under one lock. A thread of the lane is in one of three states:
 //!
-//! * *searching*: awake, on its way to the queue. It was counted when it was woken or spawned.
+//! * *searching*: awake, on its way to the queue. It was counted when it was woken or arrived.
 //! * *busy*: it took a job, or it waits inside one (*blocked*, if it told the lane so).
 //! * *asleep*: on the list of sleepers.
 //!
 //! A job is pushed and a thread falls asleep under the same lock, and a thread falls asleep only
 //! when it has seen the queue empty, so a pushed job is never overlooked. Whoever leaves a job in
-//! the queue *musters*: if nobody searches, it wakes a sleeper or spawns a thread, up to the limit.
+//! the queue *musters*: if nobody searches, it wakes a sleeper; if nobody sleeps or is *coming*, it
+//! asks for one more thread, up to the limit. One that was asked for may be long in coming, or not
+//! come at all, so nobody relies on it.
 //! A searching thread that takes a job and leaves more behind musters the next. So one wake-up is
 //! under way at a time, and a burst of jobs wakes as many threads as find work.
 //!
@@ -89,11 +91,19 @@ struct State {
     sleepers: Vec<Arc<Sleeper>>,
     threads: usize,
     searching: usize,
+    /// Threads that were asked for and have not arrived.
+    coming: usize,
     blocked: usize,
     closed: bool,
 }
 
 impl State {
+    /// Counts a thread that will be asked for.
+    fn ask(&mut self) {
+        self.threads += 1;
+        self.coming += 1;
+    }
+
     /// Threads that count towards the limit. One that holds several waits is counted blocked as
     /// often, at worst for a thread too many.
     fn awake(&self) -> usize {
@@ -210,8 +220,7 @@ impl Lane {
         if state.threads > 0 || state.closed {
             return Ok(());
         }
-        state.threads += 1;
-        state.searching += 1;
+        state.ask();
         drop(state);
         self.spawn(spawn)
     }
@@ -221,13 +230,11 @@ impl Lane {
     /// [`depart`](Self::depart) if it cannot be started.
     pub(crate) fn recruit(&self) -> bool {
         let mut state = self.state.lock();
-        let spare = state.searching > 0 || !state.sleepers.is_empty();
+        let spare = state.searching + state.coming > 0 || !state.sleepers.is_empty();
         if spare || state.closed || state.awake() >= self.crew.limit {
             return false;
         }
-        state.threads += 1;
-        state.searching += 1;
-        self.hint(&state);
+        state.ask();
         true
     }
 
@@ -238,6 +245,10 @@ impl Lane {
 
     /// A counted thread begins.
     pub(crate) fn arrive(&self) {
+        let mut state = self.state.lock();
+        state.coming -= 1;
+        state.searching += 1;
+        drop(state);
         LOCAL.with(|local| {
             *local.borrow_mut() = Some(Local {
                 lane: self,
@@ -273,19 +284,17 @@ impl Lane {
         let mut state = self.state.lock();
         let idle = state.jobs.is_empty() || state.closed;
         if idle {
-            state.searching -= 1;
+            state.coming -= 1;
             state.threads -= 1;
-            self.hint(&state);
         }
         idle
     }
 
-    /// A searching thread could not be started.
+    /// A thread that was asked for does not come.
     pub(crate) fn depart(&self) {
         let mut state = self.state.lock();
-        state.searching -= 1;
+        state.coming -= 1;
         state.threads -= 1;
-        self.hint(&state);
     }
 
     /// The next job for a busy thread of this lane; sleeps until there is one. `None`: leave.
@@ -485,9 +494,8 @@ impl Lane {
             return Muster::Wake(sleeper);
         }
         match self.crew.spawn {
-            Some(spawn) if state.awake() < self.crew.limit => {
-                state.threads += 1;
-                state.searching += 1;
+            Some(spawn) if state.coming == 0 && state.awake() < self.crew.limit => {
+                state.ask();
                 Muster::Spawn(spawn)
             }
             _ => Muster::Nobody,

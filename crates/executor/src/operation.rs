@@ -140,6 +140,10 @@ impl Operations {
     /// one; a larger one goes.
     const KEPT_WORDS: usize = 4;
 
+    /// A block of more words than this goes as soon as it is empty, and not only when the strand
+    /// goes idle: who waits for the last operation finds the memory free.
+    const LARGE_WORDS: usize = 1 << 12;
+
     pub(crate) fn is_empty(&self) -> bool {
         self.read == self.words.len()
     }
@@ -220,7 +224,11 @@ impl Operations {
         }
         let (_, at) = self.advance()?;
         // SAFETY: the table says that the record is a `T`, and `advance` gave it up.
-        Some(unsafe { at.cast::<T>().read() })
+        let operation = unsafe { at.cast::<T>().read() };
+        if self.words.capacity() > Self::LARGE_WORDS {
+            self.trim();
+        }
+        Some(operation)
     }
 
     /// Frees the block of an empty queue unless it is small.

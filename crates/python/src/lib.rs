@@ -11,6 +11,7 @@ mod gate;
 mod guarded;
 mod host;
 mod inline;
+mod interpreter;
 mod own;
 mod recruiter;
 mod site;
@@ -26,6 +27,7 @@ const MODULE: &str = "clika_runtime._core";
 /// Execution streams: ordered, asynchronous queues of device work.
 #[pymodule(gil_used = true)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    interpreter::admit(module.py())?;
     foreign::bind(foreign::Binding {
         reporter: host::reporter,
         recruiter: recruiter::ask,

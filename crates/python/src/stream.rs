@@ -191,6 +191,13 @@ impl Stream {
     ///     For 0, 1 and 2, which name CUDA's default streams, and numbers that are no handle.
     /// UnsupportedError
     ///     If the device has no native streams.
+    ///
+    /// Examples
+    /// --------
+    /// >>> Stream.from_native_handle(Device.parse("cpu"), 0x7F00)
+    /// Traceback (most recent call last):
+    ///     ...
+    /// clika_runtime._core.UnsupportedError: cpu:0 has no native streams...
     #[staticmethod]
     fn from_native_handle(
         py: Python<'_>,
@@ -234,6 +241,12 @@ impl Stream {
 
     /// Whether nothing submitted is unfinished. A hint, not a barrier: it never blocks and never
     /// raises for work that is unfinished or failed.
+    ///
+    /// Examples
+    /// --------
+    /// >>> stream = Stream.create(Device.parse("cpu"))
+    /// >>> stream.query_idle()
+    /// True
     fn query_idle(&self) -> bool {
         self.0.query_idle()
     }
@@ -389,6 +402,16 @@ impl Stream {
     /// Parameters
     /// ----------
     /// other : Stream
+    ///
+    /// Examples
+    /// --------
+    /// >>> producer, consumer = (Stream.create(Device.parse("cpu")) for _ in range(2))
+    /// >>> first = producer.submit(print, "first")
+    /// >>> consumer.wait_stream(producer)
+    /// >>> second = consumer.submit(print, "second")
+    /// >>> consumer.synchronize()
+    /// first
+    /// second
     fn wait_stream(&self, py: Python<'_>, other: &Self) -> PyResult<()> {
         let strand = foreign::strand(&other.0);
         strand
@@ -491,14 +514,22 @@ pub(crate) fn device_of(device: &Bound<'_, PyAny>) -> PyResult<clika_runtime::De
     }
 }
 
+/// The handle in what `__cuda_stream__` returns: a version and a handle.
+fn handle_from<'py>(answer: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let pair: PyResult<(u64, Bound<'py, PyAny>)> = answer.extract();
+    pair.map(|(_version, handle)| handle).map_err(|_| {
+        PyTypeError::new_err(
+            "native_handle must have a __cuda_stream__ that returns a version and a handle, as two \
+             integers",
+        )
+    })
+}
+
 /// The native handle that an argument is: an integer, or an object that speaks `__cuda_stream__`.
 fn handle_of(native_handle: &Bound<'_, PyAny>) -> PyResult<u64> {
     let py = native_handle.py();
     let number = match native_handle.getattr_opt("__cuda_stream__")? {
-        Some(protocol) => {
-            let (_version, handle): (u64, Bound<'_, PyAny>) = protocol.call0()?.extract()?;
-            handle
-        }
+        Some(protocol) => handle_from(&protocol.call0()?)?,
         None => native_handle.clone(),
     };
     if !number.is_instance_of::<PyInt>() || number.is_instance_of::<PyBool>() {

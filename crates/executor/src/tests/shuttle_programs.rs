@@ -391,7 +391,7 @@ fn submitters(world: &Arc<World>, steps: u64) -> Vec<shuttle::thread::JoinHandle
 
 #[test]
 fn programs_run_to_their_end() {
-    explore(3000, || {
+    explore(9000, || {
         let world = World::new(3);
         submitters(&world, 6)
             .into_iter()
@@ -404,7 +404,7 @@ fn programs_run_to_their_end() {
 /// One worker, so that nothing moves unless those that wait are replaced.
 #[test]
 fn programs_run_to_their_end_with_one_worker() {
-    explore(2000, || {
+    explore(6000, || {
         let world = World::new(1);
         submitters(&world, 6)
             .into_iter()
@@ -417,7 +417,7 @@ fn programs_run_to_their_end_with_one_worker() {
 /// The shutdown comes at any time: everybody comes back, and every point is reached.
 #[test]
 fn programs_end_when_the_executor_closes_in_their_midst() {
-    explore(2000, || {
+    explore(6000, || {
         let world = World::new(2);
         let threads = submitters(&world, 6);
         for _ in 0..thread_rng().gen_range(0..30) {

@@ -76,6 +76,37 @@ fn promise_17_a_thread_that_cannot_be_made_hangs_nobody() {
     }
 }
 
+/// A thread that was asked for and takes its time, or never comes, is nothing to rely on: work
+/// wakes the threads there are.
+#[test]
+fn promise_11_a_thread_that_is_long_in_coming_holds_up_nobody() {
+    fn never_comes(_lane: Arc<Lane>) -> io::Result<()> {
+        Ok(())
+    }
+    let executor = Executor::manned_by(config(8), Some(never_comes), None);
+    let lane = executor.shared().native.clone();
+    assert!(lane.recruit());
+    crate::sync::spawn("the only one", move || serve(&lane, Runner::Worker)).unwrap();
+    let begun = Arc::new(AtomicUsize::new(0));
+    for _ in 0..100 {
+        let ends = [0, 1, 2].map(|_| {
+            let begun = begun.clone();
+            let work = move || {
+                begun.fetch_add(1, SeqCst);
+                Ok(())
+            };
+            executor
+                .strand(None)
+                .push_at(Native::new(work, None))
+                .unwrap()
+        });
+        for end in ends {
+            assert!(end.wait().unwrap().until(soon()), "nobody was woken");
+        }
+    }
+    assert_eq!(begun.load(SeqCst), 300);
+}
+
 /// The budget is 0.4 KB for each of ten thousand strands, whatever they have been used for.
 #[test]
 fn promise_02_a_strand_is_small() {
