@@ -13,13 +13,32 @@ from clika_runtime._core import Future, HostThread, Stream, Visit
 LOGGER = logging.getLogger("clika_runtime")
 
 
-def start(number: int) -> None:
-    """Start a thread of the host lane."""
-    threading.Thread(target=serve, name=f"clika-host-{number}", daemon=True).start()
+def start(number: int) -> BaseException | None:
+    """Start a thread of the host lane.
+
+    Returns why that failed. An interrupt that comes when the thread is already there is raised.
+    """
+    # Whoever takes the ticket decides whether the thread joins the lane.
+    ticket = [None]
+    thread = threading.Thread(
+        target=serve, args=(ticket,), name=f"clika-host-{number}", daemon=True
+    )
+    try:
+        thread.start()
+    except BaseException as error:
+        if not ticket:
+            raise
+        ticket.clear()
+        return error
+    return None
 
 
-def serve() -> None:
+def serve(ticket: list[None]) -> None:
     """Make the calls of the host lane, until the lane has no use for this thread."""
+    try:
+        ticket.pop()
+    except IndexError:
+        return
     thread = HostThread(threading.get_native_id())
     take, done, failed = thread.take, thread.done, thread.failed
     context = contextvars.Context()

@@ -72,11 +72,17 @@ pub(crate) struct Lane {
     pub(crate) roll: Roll,
 }
 
-/// Starts a thread, which joins the lane.
-pub(crate) fn start_thread(py: Python<'_>) -> PyResult<()> {
+/// Starts a thread, which joins the lane; or says why there is none. An error comes from elsewhere,
+/// such as Ctrl-C, and the thread is there.
+pub(crate) fn start_thread(py: Python<'_>) -> PyResult<Result<(), PyErr>> {
     let lane = foreign::state::<Lane>().map_err(|error| raised(py, &error))?;
     let number = lane.threads.fetch_add(1, Ordering::Relaxed) + 1;
-    python(py)?.getattr("start")?.call1((number,)).map(drop)
+    let failure = python(py)?.getattr("start")?.call1((number,))?;
+    Ok(if failure.is_none() {
+        Ok(())
+    } else {
+        Err(PyErr::from_value(failure))
+    })
 }
 
 /// The Python half of this module.

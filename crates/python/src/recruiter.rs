@@ -16,6 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clika_runtime::foreign::{self, Executor, Host, Refused};
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
 use crate::exceptions::raised;
@@ -81,12 +82,16 @@ pub(crate) fn first(py: Python<'_>, executor: &Executor) -> PyResult<()> {
         return Ok(());
     }
     let _section = Section::begin(py);
-    host::start_thread(py)
-        .inspect_err(|_| executor.dismiss())
-        .map_err(|cause| {
-            let refused = Refused::NoThread(io::Error::other(cause.to_string()));
-            raised(py, &foreign::refused(refused))
-        })
+    let Err(cause) = host::start_thread(py)? else {
+        return Ok(());
+    };
+    executor.dismiss();
+    if !cause.is_instance_of::<PyException>(py) {
+        // Ctrl-C is the caller's.
+        return Err(cause);
+    }
+    let refused = Refused::NoThread(io::Error::other(cause.to_string()));
+    Err(raised(py, &foreign::refused(refused)))
 }
 
 /// What the lane calls when it wants one more thread.
@@ -128,7 +133,7 @@ fn make_when_still(executor: &'static Executor) {
             if !few && is_in_heavy_use && still < STILL_IN_HEAVY_USE {
                 return Ok(false);
             }
-            host::start_thread(py).map(|()| true)
+            host::start_thread(py).map_or(Ok(true), |started| started.map(|()| true))
         });
         match made {
             Ok(true) => return,

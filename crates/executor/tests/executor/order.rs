@@ -93,11 +93,12 @@ fn promise_01_numbers_and_points_count_operations() {
     assert_eq!((strand.pending(), end.n()), (0, 100));
 }
 
-/// All are ready when the workers come back; the last in line waits for one batch of each.
+/// All are ready when the worker comes back; the last in line waits for one batch of each. With a
+/// single worker, since the system may stop one that has just taken the last strand.
 #[test]
 fn promise_01_a_ready_strand_waits_for_at_most_one_batch_of_each_other() {
-    let executor = executor();
-    let gate = hold_workers(&executor, workers());
+    let executor = with_workers(1);
+    let gate = hold_workers(&executor, 1);
     let log = Log::new();
     let crowd: Vec<_> = (0..5).map(|at| crowd_strand(&executor, &log, at)).collect();
     let last = executor.strand(None);
