@@ -24,11 +24,11 @@ pub(crate) fn pause() {
     std::hint::spin_loop();
 }
 
-/// Pauses for about a microsecond without touching shared memory.
+/// Pauses for a few microseconds without touching shared memory.
 #[inline]
 pub(crate) fn linger() {
     #[cfg(not(any(loom, shuttle)))]
-    for _ in 0..24 {
+    for _ in 0..64 {
         std::hint::spin_loop();
     }
 }
