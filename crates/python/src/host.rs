@@ -247,7 +247,7 @@ impl Hand {
     fn give_way(&mut self, py: Python<'_>) {
         self.calls += 1;
         if self.calls.is_multiple_of(Self::CALLS) && self.attached.elapsed() > Self::ATTACHMENT {
-            py.detach(std::thread::yield_now);
+            detached(py, std::thread::yield_now);
             self.attached = Instant::now();
         }
     }
