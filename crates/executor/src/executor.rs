@@ -25,7 +25,9 @@ use crate::lane::{Crew, Job, Lane, Recruiter, Spawn, ask};
 use crate::operation::{Kind, Operation, Operations};
 use crate::process;
 use crate::strand::{Runner, Strand, Turn, serve};
-use crate::sync::{self, AtomicBool, AtomicU64, Mutex, Ordering, Thread, current, park_until};
+use crate::sync::{
+    self, Apart, AtomicBool, AtomicU64, Mutex, Ordering, Thread, current, park_until,
+};
 
 /// Called for a failure that nobody acknowledged. It may run on any thread and must be brief.
 pub type Reporter = Box<dyn Fn(&Arc<Failure>) + Send + Sync>;
@@ -93,8 +95,7 @@ pub(crate) struct Shared {
     pub(crate) foreign: Arc<Lane>,
     pub(crate) deadlock: Mutex<deadlock::Table>,
     generation: u64,
-    /// Active strands and loose operations, in steps of [`ONE`], and [`DRAINING`].
-    activity: AtomicU64,
+    activity: Activity,
     drainers: Mutex<Drainers>,
     closed: AtomicBool,
     host_started: AtomicBool,
@@ -138,8 +139,55 @@ impl Drop for Loose {
     }
 }
 
+/// How many strands and loose operations are active: more became so than ceased to be.
+///
+/// Two counters on cache lines of their own, since it is the submitters that count up and the
+/// workers that count down. Both only grow. Whoever reads `ended` first and then finds `begun` equal
+/// knows that nothing was active in between: `begun` is never behind. The last to count down sees
+/// all that counted up before it, by its own read-modify-write, and [`DRAINING`] if a drainer could
+/// have read the counters before that; so it wakes the drainers, or they need no waking.
+struct Activity {
+    begun: Apart<AtomicU64>,
+    /// In steps of [`ONE`], and [`DRAINING`].
+    ended: Apart<AtomicU64>,
+}
+
 const DRAINING: u64 = 1;
 const ONE: u64 = 2;
+
+impl Activity {
+    fn new() -> Self {
+        Self {
+            begun: Apart(AtomicU64::new(0)),
+            ended: Apart(AtomicU64::new(0)),
+        }
+    }
+
+    #[inline]
+    fn begin(&self) {
+        self.begun.0.fetch_add(ONE, Ordering::AcqRel);
+    }
+
+    /// `true`: nothing is active, and somebody wants to know.
+    #[inline]
+    fn end(&self) -> bool {
+        let ended = self.ended.0.fetch_add(ONE, Ordering::AcqRel) + ONE;
+        ended & DRAINING != 0 && ended - DRAINING == self.begun.0.load(Ordering::Acquire)
+    }
+
+    fn is_over(&self) -> bool {
+        let ended = self.ended.0.load(Ordering::Acquire) & !DRAINING;
+        ended == self.begun.0.load(Ordering::Acquire)
+    }
+
+    fn watch(&self) {
+        self.ended.0.fetch_or(DRAINING, Ordering::AcqRel);
+    }
+
+    fn unwatch(&self) {
+        self.ended.0.fetch_and(!DRAINING, Ordering::AcqRel);
+    }
+}
 
 /// Threads that wait for the executor to be drained.
 #[derive(Default)]
@@ -200,7 +248,7 @@ impl Executor {
             foreign: lane(threads, idle, recruiter.map(|_| ask as Spawn)),
             deadlock: Mutex::new(deadlock::Table::default()),
             generation: process::generation(),
-            activity: AtomicU64::new(0),
+            activity: Activity::new(),
             drainers: Mutex::new(Drainers::default()),
             closed: AtomicBool::new(false),
             host_started: AtomicBool::new(false),
@@ -390,12 +438,12 @@ impl Shared {
 
     #[inline]
     pub(crate) fn strand_activated(&self) {
-        self.activity.fetch_add(ONE, Ordering::AcqRel);
+        self.activity.begin();
     }
 
     #[inline]
     pub(crate) fn strand_retired(&self) {
-        if self.activity.fetch_sub(ONE, Ordering::AcqRel) == ONE | DRAINING {
+        if self.activity.end() {
             self.drainers
                 .lock()
                 .threads
@@ -408,11 +456,11 @@ impl Shared {
         let mut drainers = self.drainers.lock();
         drainers.inside += 1;
         drainers.threads.push(current());
-        self.activity.fetch_or(DRAINING, Ordering::AcqRel);
+        self.activity.watch();
     }
 
     fn await_idle(&self, deadline: Option<Instant>) -> bool {
-        while self.activity.load(Ordering::Acquire) >= ONE {
+        while !self.activity.is_over() {
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 return false;
             }
@@ -426,7 +474,7 @@ impl Shared {
         drainers.inside -= 1;
         if drainers.inside == 0 {
             drainers.threads.clear();
-            self.activity.fetch_and(!DRAINING, Ordering::AcqRel);
+            self.activity.unwatch();
         }
     }
 

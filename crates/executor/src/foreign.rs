@@ -13,7 +13,7 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use crate::executor::{Executor, Loose, Shared};
-use crate::failure::{Epoch, Failure, Fault};
+use crate::failure::{Failure, Fault};
 use crate::frames::{self, Frame};
 use crate::lane::{Job, Lane};
 use crate::operation::{Kind, Operation};
@@ -33,6 +33,8 @@ pub struct ForeignThread {
     shared: Arc<Shared>,
     turn: Option<Turn>,
     at: Option<At>,
+    /// Whether the strand at hand had more behind that when it was taken.
+    more: bool,
     /// Operations that the turn may still run before others get theirs.
     left: u32,
     standing: Standing,
@@ -50,7 +52,7 @@ enum Standing {
 
 /// The operation that the thread runs.
 enum At {
-    Strand { n: u64, epoch: Arc<Epoch> },
+    Strand { n: u64 },
     Loose(Box<Loose>),
 }
 
@@ -64,6 +66,7 @@ impl ForeignThread {
             shared,
             turn: None,
             at: None,
+            more: false,
             left: 0,
             standing: Standing::Searching,
             here: std::marker::PhantomData,
@@ -98,15 +101,13 @@ impl ForeignThread {
 
     /// Gets a turn, or an operation without a strand.
     fn find<T: Operation>(&mut self) -> Option<Found<T>> {
-        self.left = BATCH;
         if self.standing == Standing::Busy {
-            self.turn = self.lane().next_local();
+            self.find_own();
             if self.turn.is_some() {
                 return Some(Found::Turn);
             }
-            self.lane().search();
-            self.standing = Standing::Searching;
         }
+        self.left = BATCH;
         let job = self.lane().try_take()?;
         self.standing = Standing::Busy;
         match job {
@@ -158,10 +159,8 @@ impl ForeignThread {
             n: taken.n,
         });
         self.turn = Some(turn);
-        self.at = Some(At::Strand {
-            n: taken.n,
-            epoch: taken.epoch,
-        });
+        self.at = Some(At::Strand { n: taken.n });
+        self.more = taken.more;
         match taken.failure {
             Some(failure) => Next::Skip(taken.operation, failure),
             None => Next::Run(taken.operation),
@@ -171,9 +170,10 @@ impl ForeignThread {
     /// Whether the strand at hand has more behind the operation that is being run.
     #[must_use]
     pub fn has_more(&self) -> bool {
+        let grew = |turn: &Turn| turn.strand().pending() > 1;
         self.turn
             .as_ref()
-            .is_some_and(|turn| turn.strand().pending() > 1)
+            .is_some_and(|turn| self.more || grew(turn))
     }
 
     /// Ends the operation that [`next`](Self::next) gave out.
@@ -186,18 +186,19 @@ impl ForeignThread {
             return;
         }
         match (at, &self.turn) {
-            (At::Strand { n, epoch }, Some(turn)) => turn.finish(n, &epoch, outcome),
+            (At::Strand { n }, Some(turn)) => turn.finish(n, outcome),
             (At::Strand { .. }, None) => unreachable!("the turn stays while its operation runs"),
             (At::Loose(loose), _) => drop(loose),
         }
     }
 
     /// Blocks until there may be something to do. `false`: leave.
-    ///
-    /// Call it when [`next`](Self::next) found nothing.
     pub fn rest(&mut self) -> bool {
         if self.shared.is_inherited() || self.standing == Standing::CountedOut {
             return false;
+        }
+        if self.looks_busy() {
+            return true;
         }
         let stays = self.lane().rest();
         self.standing = if stays {
@@ -208,10 +209,30 @@ impl ForeignThread {
         stays
     }
 
-    /// Whether a job waits, as of a moment ago.
-    #[must_use]
-    pub fn is_waited_for(&self) -> bool {
-        self.lane().is_waited_for()
+    /// Whether the thread has a turn at an operation. If not, it searches from here on.
+    fn looks_busy(&mut self) -> bool {
+        loop {
+            if let Some(turn) = self.turn.take() {
+                self.turn = self.work_through(turn);
+                if self.turn.is_some() {
+                    return true;
+                }
+            }
+            if self.standing == Standing::Searching {
+                return false;
+            }
+            self.find_own();
+        }
+    }
+
+    /// A busy thread takes up a turn of its own, or begins to search.
+    fn find_own(&mut self) {
+        self.left = BATCH;
+        self.turn = self.lane().next_local();
+        if self.turn.is_none() {
+            self.lane().search();
+            self.standing = Standing::Searching;
+        }
     }
 }
 

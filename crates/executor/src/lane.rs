@@ -273,10 +273,12 @@ impl Lane {
         self.progress.load(Ordering::Relaxed)
     }
 
-    /// A thread of the lane begins an operation.
+    /// A thread of the lane begins an operation. Two at once may count as one: what matters is that
+    /// the number changes.
     #[inline]
     pub(crate) fn note_progress(&self) {
-        self.progress.fetch_add(1, Ordering::Relaxed);
+        let begun = self.progress.load(Ordering::Relaxed);
+        self.progress.store(begun + 1, Ordering::Relaxed);
     }
 
     /// A counted thread is not needed any more, if no job waits. `false`: one does.

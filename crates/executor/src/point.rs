@@ -195,6 +195,10 @@ impl Wait<'_> {
 
     /// Looks for a moment before the thread goes to sleep.
     fn look(&self) -> bool {
+        if self.point.is_reached() {
+            return true;
+        }
+        self.point.strand.timeline.hurry();
         for round in 0..4 * SPINS {
             if self.point.is_reached() {
                 return true;

@@ -7,14 +7,17 @@
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Forks between the first process and this one.
-static GENERATION: AtomicU64 = AtomicU64::new(0);
+use crate::sync::Apart;
+
+/// Forks between the first process and this one. Read for every submission, so whatever statics the
+/// linker puts beside it must not share its cache lines.
+static GENERATION: Apart<AtomicU64> = Apart(AtomicU64::new(0));
 
 /// A number that differs between a process and the children it forks.
 #[inline]
 #[must_use]
 pub fn generation() -> u64 {
-    GENERATION.load(Ordering::Relaxed)
+    GENERATION.0.load(Ordering::Relaxed)
 }
 
 /// A number that no other strand has, in this process or in those it was forked from: a child may
@@ -36,7 +39,7 @@ pub(crate) fn watch_forks() {
 
 #[cfg(unix)]
 extern "C" fn forked() {
-    GENERATION.fetch_add(1, Ordering::Relaxed);
+    GENERATION.0.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Raised by a fault of the thread itself. To block one would end the process before its handler,

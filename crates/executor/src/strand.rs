@@ -40,7 +40,7 @@ use crate::frames::{self, Frame};
 use crate::lane::{self, Job, Lane};
 use crate::operation::{Kind, Operation, Operations};
 use crate::point::Point;
-use crate::sync::{Mutex, linger};
+use crate::sync::{Mutex, SPINS, pause};
 use crate::timeline::{Timeline, Waiter};
 use crate::visit::{Baton, Visit};
 
@@ -48,14 +48,15 @@ use crate::visit::{Baton, Visit};
 pub(crate) const BATCH: u32 = 32;
 /// How many records a search for the next operation's kind looks at.
 const LOOKED_AT: usize = 4;
-/// How often a worker looks at a dry strand again before it lets it go idle.
-const LINGERS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 2 };
+/// Pauses before a worker looks at a strand again that has run dry: about ten microseconds.
+const LINGERS: u32 = 4 * SPINS;
 
 /// An ordered queue of operations. See the module's protocol.
 #[repr(C)]
 pub struct Strand {
-    // Written by who submits.
-    inbox: Mutex<Inbox>,
+    // Written by who runs the strand.
+    pub(crate) timeline: Timeline,
+    head: Mutex<Head>,
     // Hardly ever written. With `apart` it keeps a cache line's length between the two others, which
     // are written for every operation, by two threads.
     pub(crate) shared: Arc<Shared>,
@@ -63,9 +64,8 @@ pub struct Strand {
     inline: bool,
     name: Option<Box<str>>,
     apart: [u64; 3],
-    // Written by who runs the strand.
-    pub(crate) timeline: Timeline,
-    head: Mutex<Head>,
+    // Written by who submits.
+    inbox: Mutex<Inbox>,
 }
 
 struct Inbox {
@@ -501,12 +501,23 @@ impl Runner {
 
 /// Why a batch ended.
 enum Stop {
-    Dry,
+    /// The strand is idle; and the epoch, if nobody can acknowledge its failure any more.
+    Dry(Option<Arc<Epoch>>),
     /// At a wait for this point; and what comes next then, if that is known.
     Parks(Point, Option<Kind>),
     Visit(Arc<Baton>),
     Needs(Kind),
     Enough,
+}
+
+/// The operation failed its strand.
+struct Failed;
+
+/// What a look into the inbox brought.
+enum Refill {
+    More,
+    /// Nothing, so the strand is idle; and the epoch, if nobody can acknowledge its failure any more.
+    Idle(Option<Arc<Epoch>>),
 }
 
 /// What became of a turn that was run.
@@ -533,8 +544,8 @@ impl Turn {
     pub(crate) fn run(mut self, runner: Runner) -> Leave {
         loop {
             match self.run_batch(runner) {
-                Stop::Dry => {
-                    self.end();
+                Stop::Dry(orphaned) => {
+                    self.end(orphaned);
                     return Leave::Gone;
                 }
                 Stop::Parks(point, next) => match self.park(&point, next) {
@@ -567,13 +578,18 @@ impl Turn {
     fn run_batch(&self, runner: Runner) -> Stop {
         let strand = &*self.0;
         let mut head = strand.head.lock();
+        // Nobody else can fail the epoch while the turn is here.
+        let mut failure = head.epoch.failure();
         let mut left = BATCH;
         loop {
             let Some(kind) = head.operations.peek() else {
-                if self.refill(&mut head, runner) {
-                    continue;
+                if runner == Runner::Worker && left < BATCH {
+                    self.linger();
                 }
-                return Stop::Dry;
+                match self.refill(&mut head) {
+                    Refill::More => continue,
+                    Refill::Idle(orphaned) => return Stop::Dry(orphaned),
+                }
             };
             // Read each time: what is behind an operation that outlasts the shutdown must not run.
             let closed = strand.shared.is_closed();
@@ -582,11 +598,13 @@ impl Turn {
                     if let Some(point) = self.pass_wait(&mut head) {
                         return Stop::Parks(point, head.operations.peek_work(LOOKED_AT));
                     }
+                    failure = head.epoch.failure();
                 }
                 Kind::Epoch => {
                     if let Some(record) = head.operations.take_next::<EpochRecord>() {
                         head.epoch = record.0;
                     }
+                    failure = head.epoch.failure();
                 }
                 Kind::Visit if !closed => {
                     if let Some(visit) = head.operations.take_next::<Visit>() {
@@ -599,40 +617,43 @@ impl Turn {
                         return Stop::Enough;
                     }
                     left -= 1;
-                    self.perform(&mut head, kind);
+                    match &failure {
+                        Some(failure) if kind != Kind::Mark => {
+                            let n = strand.timeline.reached() + 1;
+                            strand.skip_next(&mut head, n, failure);
+                            strand.timeline.advance();
+                        }
+                        _ => {
+                            if self.perform(&mut head, kind).is_err() {
+                                failure = head.epoch.failure();
+                            }
+                        }
+                    }
                 }
             }
         }
     }
 
-    /// Runs or skips the operation at the head.
+    /// Runs the operation at the head.
     #[inline]
-    fn perform(&self, head: &mut Head, kind: Kind) {
+    fn perform(&self, head: &mut Head, kind: Kind) -> Result<(), Failed> {
         let strand = &*self.0;
         let n = strand.timeline.reached() + 1;
-        let failure = if kind == Kind::Mark {
-            None
-        } else {
-            head.epoch.failure_at(n)
-        };
-        match failure {
-            Some(failure) => strand.skip_next(head, n, &failure),
-            None => {
-                if kind != Kind::Mark {
-                    self.publish(kind);
-                }
-                frames::enter(Frame {
-                    strand: strand.id,
-                    n,
-                });
-                let outcome = head.operations.run_next();
-                frames::leave();
-                if let Err(fault) = outcome {
-                    strand.fail(&head.epoch, n, fault);
-                }
-            }
+        if kind != Kind::Mark {
+            self.publish(kind);
         }
+        frames::enter(Frame {
+            strand: strand.id,
+            n,
+        });
+        let outcome = head.operations.run_next();
+        frames::leave();
+        let outcome = outcome.map_err(|fault| {
+            strand.fail(&head.epoch, n, fault);
+            Failed
+        });
         strand.timeline.advance();
+        outcome
     }
 
     /// Hands this thread's other ready strands to the lane: the operation may take long.
@@ -660,29 +681,33 @@ impl Turn {
         None
     }
 
-    /// Takes what was submitted meanwhile. `false`: nothing was, and the strand is idle.
-    fn refill(&self, head: &mut Head, runner: Runner) -> bool {
+    /// Takes what was submitted meanwhile.
+    fn refill(&self, head: &mut Head) -> Refill {
         let strand = &*self.0;
-        let mut round = 0;
-        loop {
-            let mut inbox = strand.inbox.lock();
-            if !inbox.operations.is_empty() {
-                std::mem::swap(&mut inbox.operations, &mut head.operations);
-                return true;
+        let mut inbox = strand.inbox.lock();
+        if !inbox.operations.is_empty() {
+            std::mem::swap(&mut inbox.operations, &mut head.operations);
+            return Refill::More;
+        }
+        inbox.active = false;
+        inbox.waits = None;
+        // One small block is kept for the next operation, and it is the inbox that needs it.
+        inbox.operations.trim();
+        let spare = std::mem::take(&mut head.operations);
+        inbox.operations.adopt(spare);
+        Refill::Idle(inbox.orphaned.then(|| inbox.epoch.clone()))
+    }
+
+    /// Keeps away from the inbox for a moment after the strand ran dry, so that a busy submitter has
+    /// it in its own cache and the next look finds many operations, not few: that is worth a factor
+    /// of four. Not while a thread or a strand waits for this one, or other strands are ready.
+    fn linger(&self) {
+        let strand = &*self.0;
+        for _ in 0..LINGERS {
+            if strand.timeline.is_awaited() || strand.shared.native.has_ready() {
+                return;
             }
-            if runner != Runner::Worker || round == LINGERS || strand.shared.native.has_ready() {
-                inbox.active = false;
-                inbox.waits = None;
-                // One small block is kept for the next operation, and it is the inbox that needs it.
-                inbox.operations.trim();
-                let spare = std::mem::take(&mut head.operations);
-                inbox.operations.adopt(spare);
-                return false;
-            }
-            drop(inbox);
-            // Away from the inbox, so that a busy submitter keeps it in its own cache.
-            linger();
-            round += 1;
+            pause();
         }
     }
 
@@ -700,11 +725,8 @@ impl Turn {
     }
 
     /// The strand went idle under the inbox's lock.
-    fn end(self) {
+    fn end(self, orphaned: Option<Arc<Epoch>>) {
         let strand = &*self.0;
-        let inbox = strand.inbox.lock();
-        let orphaned = (inbox.orphaned && !inbox.active).then(|| inbox.epoch.clone());
-        drop(inbox);
         strand.report(orphaned);
         strand.shared.strand_retired();
     }
@@ -751,24 +773,24 @@ impl Turn {
         let n = strand.timeline.reached() + 1;
         let failure = head.epoch.failure_at(n);
         let operation = head.operations.take_next::<T>()?;
-        let epoch = head.epoch.clone();
         Some(Taken {
             operation,
             n,
-            epoch,
+            more: !head.operations.is_empty(),
             failure,
         })
     }
 
-    /// The epoch of the operation at hand.
-    pub(crate) fn epoch(&self) -> Arc<Epoch> {
-        self.0.head.lock().epoch.clone()
+    /// Why operation `n`, the one at hand, is to be skipped.
+    pub(crate) fn failure_at(&self, n: u64) -> Option<Arc<Failure>> {
+        self.0.head.lock().epoch.failure_at(n)
     }
 
-    /// Ends the operation that [`take`](Self::take) gave out.
-    pub(crate) fn finish(&self, n: u64, epoch: &Epoch, outcome: Result<(), Fault>) {
+    /// Ends the operation at hand, `n`, which was taken out.
+    pub(crate) fn finish(&self, n: u64, outcome: Result<(), Fault>) {
         if let Err(fault) = outcome {
-            self.0.fail(epoch, n, fault);
+            let epoch = self.0.head.lock().epoch.clone();
+            self.0.fail(&epoch, n, fault);
         }
         self.0.timeline.advance();
     }
@@ -777,11 +799,13 @@ impl Turn {
     pub(crate) fn abandon(self) {
         let strand = &*self.0;
         let mut head = strand.head.lock();
-        loop {
+        let orphaned = loop {
             let kind = match head.operations.peek() {
                 Some(kind) => kind,
-                None if self.refill(&mut head, Runner::Passer) => continue,
-                None => break,
+                None => match self.refill(&mut head) {
+                    Refill::More => continue,
+                    Refill::Idle(epoch) => break epoch,
+                },
             };
             let n = strand.timeline.reached() + 1;
             match kind {
@@ -801,9 +825,9 @@ impl Turn {
             });
             strand.skip_next(&mut head, n, &failure);
             strand.timeline.advance();
-        }
+        };
         drop(head);
-        self.end();
+        self.end(orphaned);
     }
 }
 
@@ -811,7 +835,8 @@ impl Turn {
 pub(crate) struct Taken<T> {
     pub(crate) operation: T,
     pub(crate) n: u64,
-    pub(crate) epoch: Arc<Epoch>,
+    /// Whether more is behind it, apart from what lies in the inbox.
+    pub(crate) more: bool,
     /// It is to be skipped because of this.
     pub(crate) failure: Option<Arc<Failure>>,
 }

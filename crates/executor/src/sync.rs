@@ -24,14 +24,9 @@ pub(crate) fn pause() {
     std::hint::spin_loop();
 }
 
-/// Pauses for a few microseconds without touching shared memory.
-#[inline]
-pub(crate) fn linger() {
-    #[cfg(not(any(loom, shuttle)))]
-    for _ in 0..64 {
-        std::hint::spin_loop();
-    }
-}
+/// Keeps a value away from the cache lines of its neighbours, which others write.
+#[repr(align(128))]
+pub(crate) struct Apart<T>(pub(crate) T);
 
 #[cfg(not(any(loom, shuttle)))]
 mod imp {

@@ -14,8 +14,9 @@
 //! * `register` (anyone): under the lock puts the waiter into the list and stores `next`, then adds
 //!   zero to the counter. If the number read by that is already at the target, it takes the waiter
 //!   back.
-//! * `next` is stored only under the lock. A stale larger value cannot hide a registered waiter, by
-//!   the above; a stale smaller one costs a look at the list.
+//! * `next` is stored only under the lock, but for `hurry`, which stores the smallest number. A stale
+//!   larger value cannot hide a registered waiter, by the above; a smaller one costs a look at the
+//!   list, which stores the right one again.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -124,6 +125,18 @@ impl Timeline {
         }
     }
 
+    /// Whether somebody waits, or is about to: as of a moment ago.
+    #[inline]
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.next.load(Ordering::Relaxed) != NOBODY
+    }
+
+    /// Somebody is about to wait: whoever runs the strand need not leave it alone for efficiency.
+    #[inline]
+    pub(crate) fn hurry(&self) {
+        self.next.store(0, Ordering::Relaxed);
+    }
+
     /// Leaves `waiter` until `target` is reached, or gives it back if that is already so.
     pub(crate) fn register(&self, target: u64, waiter: Waiter) -> Result<Ticket, Waiter> {
         let mut waiters = self.waiters.lock();
@@ -188,7 +201,9 @@ impl Timeline {
         let mut more = true;
         while more {
             let mut lock = self.waiters.lock();
-            let Some(waiters) = lock.as_mut() else { return };
+            let Some(waiters) = lock.as_mut() else {
+                return self.next.store(NOBODY, Ordering::Relaxed);
+            };
             let waiter = pop_due(waiters, reached);
             self.announce(waiters);
             more = waiters

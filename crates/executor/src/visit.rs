@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::executor::Refused;
-use crate::failure::{Epoch, Failure, Fault};
+use crate::failure::{Failure, Fault};
 use crate::frames::{self, Frame};
 use crate::operation::{Kind, Operation};
 use crate::point::{Blocked, Deadlock, Point};
@@ -159,10 +159,10 @@ impl Visitor {
             Slot::Dropped(failure) => return Err(failure),
             Slot::Empty | Slot::Withdrawn => panic!("it is not this thread's turn"),
         };
-        let (n, epoch) = (self.point.n(), turn.epoch());
-        match epoch.failure_at(n) {
+        let n = self.point.n();
+        match turn.failure_at(n) {
             Some(failure) => {
-                turn.finish(n, &epoch, Ok(()));
+                turn.finish(n, Ok(()));
                 turn.pass();
                 Err(failure)
             }
@@ -174,7 +174,6 @@ impl Visitor {
                 Ok(Inside {
                     turn: Some(turn),
                     n,
-                    epoch,
                     here: std::marker::PhantomData,
                 })
             }
@@ -189,7 +188,7 @@ impl Drop for Visitor {
         }
         let slot = std::mem::replace(&mut *self.baton.slot.lock(), Slot::Withdrawn);
         if let Slot::Given(turn) = slot {
-            turn.finish(self.point.n(), &turn.epoch(), Ok(()));
+            turn.finish(self.point.n(), Ok(()));
             turn.pass();
         }
     }
@@ -200,7 +199,6 @@ impl Drop for Visitor {
 pub struct Inside {
     turn: Option<Turn>,
     n: u64,
-    epoch: Arc<Epoch>,
     /// Frames belong to a thread.
     here: std::marker::PhantomData<*const ()>,
 }
@@ -219,7 +217,7 @@ impl Inside {
                 let _ = ManuallyDrop::new(turn);
                 return;
             }
-            turn.finish(self.n, &self.epoch, outcome);
+            turn.finish(self.n, outcome);
             turn.pass();
         }
     }

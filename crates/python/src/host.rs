@@ -230,19 +230,6 @@ impl Hand {
         }
     }
 
-    /// Completes the last operation detached, so that whoever waits for it can attach.
-    fn complete(&mut self, py: Python<'_>) {
-        if let Some(outcome) = self.unfinished.take() {
-            let (here, lane) = (Here(&mut self.thread), self.lane);
-            let _turn = detached(py, move || {
-                let here = here;
-                here.0.finish(outcome);
-                Attaching::next(lane)
-            });
-            self.attached = Instant::now();
-        }
-    }
-
     /// Lets others have the interpreter lock, if this thread has had it for long.
     fn give_way(&mut self, py: Python<'_>) {
         self.calls += 1;
@@ -252,11 +239,16 @@ impl Hand {
         }
     }
 
-    /// Waits detached until there may be work. `false`: the thread is to leave.
+    /// Completes the last operation, and waits until there may be work, both detached: whoever waits
+    /// for that operation can attach. `false`: the thread is to leave.
     fn rest(&mut self, py: Python<'_>) -> bool {
+        let unfinished = self.unfinished.take();
         let (here, lane) = (Here(&mut self.thread), self.lane);
         let (stays, turn) = detached(py, move || {
             let here = here;
+            if let Some(outcome) = unfinished {
+                here.0.finish(outcome);
+            }
             let stays = here.0.rest();
             let_submitter_wait();
             (stays, Attaching::next(lane))
@@ -339,19 +331,20 @@ impl Hand {
         if self.is_inherited() {
             return None;
         }
-        self.complete(py);
         self.give_way(py);
         loop {
-            let Some(next) = self.thread.next::<Call>() else {
-                if self.rest(py) {
-                    continue;
-                }
+            if self.unfinished.is_some() && !self.rest(py) {
                 return None;
-            };
-            if let Some(call) = self.prepare(py, next) {
-                return Some(call);
             }
-            self.complete(py);
+            match self.thread.next::<Call>() {
+                Some(next) => {
+                    if let Some(call) = self.prepare(py, next) {
+                        return Some(call);
+                    }
+                }
+                None if self.rest(py) => {}
+                None => return None,
+            }
         }
     }
 
