@@ -73,6 +73,19 @@ impl State {
         self.extra.get_or_insert_default()
     }
 
+    fn show(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.call)?;
+        visit.call(&self.value)?;
+        visit.call(&self.exception)?;
+        let Some(extra) = &self.extra else {
+            return Ok(());
+        };
+        visit.call(&extra.condition)?;
+        visit.call(&extra.waiters)?;
+        let mut callbacks = extra.callbacks.iter();
+        callbacks.try_for_each(|callback| visit.call(callback))
+    }
+
     /// Whether somebody is to be told when it is done.
     fn is_watched(&self) -> bool {
         self.extra
@@ -586,21 +599,7 @@ impl FutureBase {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.stream)?;
         self.site.traverse(&visit)?;
-        let visited = self.state.visit(|state| {
-            visit.call(&state.call)?;
-            visit.call(&state.value)?;
-            visit.call(&state.exception)?;
-            let Some(extra) = &state.extra else {
-                return Ok(());
-            };
-            visit.call(&extra.condition)?;
-            visit.call(&extra.waiters)?;
-            extra
-                .callbacks
-                .iter()
-                .try_for_each(|callback| visit.call(callback))
-        });
-        visited.unwrap_or(Ok(()))
+        collector::show(&self.state, &visit)
     }
 
     fn __clear__(&self, py: Python<'_>) {
@@ -628,8 +627,17 @@ mod collector {
 
     use pyo3::ffi;
     use pyo3::prelude::*;
+    use pyo3::{PyTraverseError, PyVisit};
 
-    use super::FutureBase;
+    use super::{FutureBase, State};
+    use crate::guarded::Guarded;
+
+    /// Shows the collector what a future holds.
+    pub(super) fn show(state: &Guarded<State>, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // SAFETY: who has a visitor is called by the collector, attached; visiting runs no Python.
+        let shown = unsafe { state.visit(|state| state.show(visit)) };
+        shown.unwrap_or(Ok(()))
+    }
 
     /// A pending future, which its operation in the queue owns, or the call, which nobody else sees.
     pub(super) fn forget<T>(object: &Bound<'_, T>) {

@@ -47,11 +47,14 @@ impl<T> Guarded<T> {
 
     /// For the collector, which runs attached but has no token to show for it: calls `f` unless the
     /// value is in use.
-    pub(crate) fn visit<R>(&self, f: impl FnOnce(&T) -> R) -> Option<R> {
+    ///
+    /// # Safety
+    /// The calling thread is attached, and `f` runs no Python code.
+    pub(crate) unsafe fn visit<R>(&self, f: impl FnOnce(&T) -> R) -> Option<R> {
         if self.borrowed.get() {
             return None;
         }
-        // SAFETY: the collector runs on an attached thread while nobody uses the value.
+        // SAFETY: promised by the caller; nobody uses the value, as the flag shows.
         Some(f(unsafe { &*self.value.get() }))
     }
 }

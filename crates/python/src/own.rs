@@ -8,23 +8,31 @@
     reason = "moves between threads what only its owner can reach"
 )]
 
+use std::cell::Cell;
 use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 pub(crate) struct Own<T> {
-    owner: usize,
+    owner: u64,
     value: ManuallyDrop<T>,
 }
 
-/// A number that no other living thread has.
+/// A number that no other thread has or had.
 #[inline]
-fn here() -> usize {
+fn here() -> u64 {
+    static THREADS: AtomicU64 = AtomicU64::new(1);
     thread_local! {
-        static HERE: u8 = const { 0 };
+        static HERE: Cell<u64> = const { Cell::new(0) };
     }
-    HERE.with(|here| std::ptr::from_ref(here).addr())
+    HERE.with(|here| {
+        if here.get() == 0 {
+            here.set(THREADS.fetch_add(1, Ordering::Relaxed));
+        }
+        here.get()
+    })
 }
 
 // SAFETY: the value is reached and dropped on the thread that made it, and nowhere else.

@@ -105,15 +105,3 @@ pub fn deadlock(point: &Point) -> Error {
 pub fn timed_out(point: &Point) -> Error {
     wait::timed_out(point)
 }
-
-/// The error for a failure that is not of the binding's own language.
-#[must_use]
-pub fn failed(failure: &Arc<Failure>) -> Error {
-    wait::failed(failure)
-}
-
-/// A device that does not do what was asked, in the words of this crate.
-#[must_use]
-pub fn no_native_streams(device: Device) -> Error {
-    crate::stream::no_native_streams(device)
-}

@@ -7,7 +7,7 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use clika_executor::{AsyncWait, Host, Native, Strand};
+use clika_executor::{AsyncWait, Host, Native, Operation, Reason, Site, Strand};
 
 use crate::device::Device;
 use crate::error::Error;
@@ -160,14 +160,7 @@ impl Stream {
         &self,
         work: impl FnOnce() -> R + Send + 'static,
     ) -> Result<(), Error> {
-        let (work, site) = (|| work().into_result(), Location::caller());
-        if self.is_default() {
-            return inline::submit(self, site, work);
-        }
-        self.strand()
-            .push(Native::new(work, Some(site)))
-            .map_err(refused)?;
-        Ok(())
+        self.push(|| work().into_result(), Location::caller(), Native::new)
     }
 
     /// Submits a function that may block: it waits, reads files, or calls code that does.
@@ -181,14 +174,7 @@ impl Stream {
         &self,
         work: impl FnOnce() -> R + Send + 'static,
     ) -> Result<(), Error> {
-        let (work, site) = (|| work().into_result(), Location::caller());
-        if self.is_default() {
-            return inline::submit(self, site, work);
-        }
-        self.strand()
-            .push(Host::new(work, Some(site)))
-            .map_err(refused)?;
-        Ok(())
+        self.push(|| work().into_result(), Location::caller(), Host::new)
     }
 
     /// Submits a function that computes and does not block, and returns its future value.
@@ -203,19 +189,7 @@ impl Stream {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<Future<T>, Error> {
         let (value, work) = Value::of(work);
-        let site = Location::caller();
-        if self.is_default() {
-            return Ok(Future::of_ran(
-                self.clone(),
-                inline::run(self, site, work)?,
-                value,
-            ));
-        }
-        let point = self
-            .strand()
-            .push_at(Native::new(work, Some(site)))
-            .map_err(refused)?;
-        Ok(Future::new(self.clone(), point, value))
+        self.push_for(value, work, Location::caller(), Native::new)
     }
 
     /// Submits a function that may block, and returns its future value.
@@ -228,19 +202,37 @@ impl Stream {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<Future<T>, Error> {
         let (value, work) = Value::of(work);
-        let site = Location::caller();
+        self.push_for(value, work, Location::caller(), Host::new)
+    }
+
+    /// Submits `work` as the operation that `make` makes of it.
+    fn push<W: FnOnce() -> Result<(), Reason>, O: Operation>(
+        &self,
+        work: W,
+        site: &'static Location<'static>,
+        make: impl FnOnce(W, Site) -> O,
+    ) -> Result<(), Error> {
         if self.is_default() {
-            return Ok(Future::of_ran(
-                self.clone(),
-                inline::run(self, site, work)?,
-                value,
-            ));
+            return inline::submit(self, site, work);
         }
-        let point = self
-            .strand()
-            .push_at(Host::new(work, Some(site)))
-            .map_err(refused)?;
-        Ok(Future::new(self.clone(), point, value))
+        let pushed = self.strand().push(make(work, Some(site)));
+        pushed.map(drop).map_err(refused)
+    }
+
+    /// As [`push`](Self::push), for `work` that leaves a value.
+    fn push_for<T: Send + 'static, W: FnOnce() -> Result<(), Reason>, O: Operation>(
+        &self,
+        value: Arc<Value<T>>,
+        work: W,
+        site: &'static Location<'static>,
+        make: impl FnOnce(W, Site) -> O,
+    ) -> Result<Future<T>, Error> {
+        if self.is_default() {
+            let ran = inline::run(self, site, work)?;
+            return Ok(Future::of_ran(self.clone(), ran, value));
+        }
+        let pushed = self.strand().push_at(make(work, Some(site)));
+        Ok(Future::new(self.clone(), pushed.map_err(refused)?, value))
     }
 
     /// Marks what was submitted so far. Costs no operation.
@@ -328,7 +320,7 @@ impl Stream {
     }
 }
 
-pub(crate) fn no_native_streams(device: Device) -> Error {
+fn no_native_streams(device: Device) -> Error {
     Error::unsupported(format!(
         "{device} has no native streams: a stream on it exists in this runtime only. \
          Use Stream::create, and order it against other libraries with events"
