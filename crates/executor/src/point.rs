@@ -61,6 +61,11 @@ impl Point {
         self.epoch.failure_at(self.n)
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_in_epoch_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.epoch, &other.epoch)
+    }
+
     /// Calls `f` with the failure, if nobody but this point and its owner's other parts can reach it:
     /// the strand has moved on to another epoch, and no other point is left of this one.
     pub fn with_sole_failure<R>(&self, f: impl FnOnce(&Failure) -> R) -> Option<R> {
