@@ -44,7 +44,7 @@ impl<F: FnOnce() -> Result<(), Reason>> Call<F> {
     #[inline]
     fn run(self) -> Result<(), Fault> {
         let Self { function, site } = self;
-        let fault = |reason| Fault { reason, site };
+        let fault = |reason| Fault::new(reason, site);
         match catch_unwind(AssertUnwindSafe(function)) {
             Ok(outcome) => outcome.map_err(fault),
             Err(payload) => Err(fault(Reason::from_panic(payload))),

@@ -14,12 +14,12 @@ use std::sync::Arc;
 
 use crate::executor::Shared;
 use crate::frames::{self, Frame};
-use crate::point::{Deadlock, Point};
+use crate::point::{Deadlock, Position};
 
 /// The waits that are under way inside operations.
 #[derive(Default)]
 pub(crate) struct Table {
-    edges: HashMap<u64, (Vec<Frame>, Point)>,
+    edges: HashMap<u64, (Vec<Frame>, Position)>,
     serial: u64,
 }
 
@@ -46,7 +46,7 @@ impl Drop for Edge {
 }
 
 /// Adds a wait for `target` by the calling thread, unless it could never end.
-pub(crate) fn enter(target: &Point) -> Result<Edge, Deadlock> {
+pub(crate) fn enter(target: &Position) -> Result<Edge, Deadlock> {
     let shared = &target.strand().shared;
     let frames = frames::all();
     let mut table = shared.deadlock.lock();
@@ -64,7 +64,7 @@ pub(crate) fn enter(target: &Point) -> Result<Edge, Deadlock> {
 
 impl Table {
     /// Whether `target` depends on one of `frames`.
-    fn leads_back(&self, target: &Point, frames: &[Frame]) -> bool {
+    fn leads_back(&self, target: &Position, frames: &[Frame]) -> bool {
         let mut seen = HashMap::<u64, u64>::new();
         let mut open = vec![target.clone()];
         while let Some(point) = open.pop() {

@@ -111,7 +111,7 @@ pub(crate) struct Loose {
 }
 
 impl Loose {
-    fn new<T: Operation>(shared: Arc<Shared>, operation: T) -> Self {
+    pub(crate) fn new<T: Operation>(shared: Arc<Shared>, operation: T) -> Self {
         let mut operations = Operations::default();
         operations.push(operation);
         shared.strand_activated();
@@ -321,6 +321,12 @@ impl Executor {
     #[must_use]
     pub fn foreign_progress(&self) -> u64 {
         self.0.foreign.progress()
+    }
+
+    /// How many native workers there may be.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.0.native.limit()
     }
 
     /// Native, host and foreign threads, as of now; none in a forked child.

@@ -83,12 +83,71 @@ impl fmt::Debug for Reason {
 }
 
 /// What an operation that failed hands to its strand.
-#[derive(Debug)]
 pub struct Fault {
-    /// Why it failed.
-    pub reason: Reason,
-    /// Who submitted it.
-    pub site: Site,
+    pub(crate) cause: Cause,
+    heir: Option<Heir>,
+}
+
+/// Where a fault comes from.
+pub(crate) enum Cause {
+    /// The operation itself, submitted there.
+    Own(Reason, Site),
+    /// A failure before it, which it cannot do without.
+    Passed(Arc<Failure>),
+}
+
+/// Told of the failure that a fault becomes, before anybody can see that.
+type Heir = Box<dyn FnOnce(&Arc<Failure>) + Send>;
+
+impl Fault {
+    /// An operation that was submitted at `site` failed for this reason.
+    #[must_use]
+    pub fn new(reason: Reason, site: Site) -> Self {
+        Self {
+            cause: Cause::Own(reason, site),
+            heir: None,
+        }
+    }
+
+    /// An operation could not run because of an earlier failure, which its strand fails with too.
+    #[must_use]
+    pub fn passed(failure: Arc<Failure>) -> Self {
+        Self {
+            cause: Cause::Passed(failure),
+            heir: None,
+        }
+    }
+
+    /// Calls `heir` with the failure that this becomes, before the operation counts as done. It must
+    /// be brief.
+    #[must_use]
+    pub fn left_to(self, heir: impl FnOnce(&Arc<Failure>) + Send + 'static) -> Self {
+        Self {
+            heir: Some(Box::new(heir)),
+            ..self
+        }
+    }
+
+    /// The failure of the operation at `origin`, which knows all but the site.
+    pub(crate) fn settle(self, origin: impl FnOnce(Site) -> Origin) -> Arc<Failure> {
+        let failure = match self.cause {
+            Cause::Own(reason, site) => Failure::new(reason, origin(site)),
+            Cause::Passed(failure) => failure,
+        };
+        if let Some(heir) = self.heir {
+            heir(&failure);
+        }
+        failure
+    }
+}
+
+impl fmt::Debug for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.cause {
+            Cause::Own(reason, _) => write!(f, "Fault({reason})"),
+            Cause::Passed(failure) => write!(f, "Fault({failure})"),
+        }
+    }
 }
 
 /// Which operation failed.

@@ -469,6 +469,11 @@ impl Lane {
         f()
     }
 
+    /// How many threads it may have that are not blocked.
+    pub(crate) fn limit(&self) -> usize {
+        self.crew.limit
+    }
+
     /// How many threads the lane has.
     pub(crate) fn threads(&self) -> usize {
         self.state.lock().threads

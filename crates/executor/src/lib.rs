@@ -14,6 +14,7 @@
 //! | `visit` | inline strands, run by the threads that submit |
 //! | `lane` | ready strands and the threads that run them |
 //! | `foreign` | threads of another language |
+//! | `parallel` | one large operation shared out over idle workers |
 //! | `point` | places on timelines, and waiting for them |
 //! | `deadlock` | waits inside operations that could never end |
 //! | `executor` | the whole, its start and its shutdown |
@@ -54,10 +55,12 @@ mod foreign;
 mod frames;
 mod lane;
 mod operation;
+mod parallel;
 mod point;
 mod process;
 mod strand;
-mod sync;
+#[doc(hidden)]
+pub mod sync;
 mod timeline;
 mod visit;
 
@@ -70,7 +73,8 @@ pub use failure::{Epoch, Failure, Fault, Origin, Reason, Site};
 pub use foreign::{ForeignThread, Next};
 pub use lane::Recruiter;
 pub use operation::{Kind, Operation};
-pub use point::{AsyncWait, Deadlock, Point, Wait};
+
+pub use point::{AsyncWait, Deadlock, Point, Position, Wait};
 pub use process::generation;
 pub use strand::Strand;
 pub use visit::{Inside, Visitor};

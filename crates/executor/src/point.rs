@@ -12,22 +12,18 @@ use crate::strand::{Strand, Turn};
 use crate::sync::{SPINS, current, park_until, pause, yield_now};
 use crate::timeline::{Ticket, Waiter};
 
-/// A point on a strand's timeline: everything submitted before it, and nothing after.
+/// A place on a strand's timeline, for order alone: whatever failed before it.
 #[derive(Clone)]
-pub struct Point {
+pub struct Position {
     strand: Arc<Strand>,
-    epoch: Arc<Epoch>,
     n: u64,
 }
 
-/// A wait that could never end: directly or through the waits of other operations, it would wait
-/// for the operation that it is made in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Deadlock;
-
-impl Point {
-    pub(crate) fn new(strand: Arc<Strand>, epoch: Arc<Epoch>, n: u64) -> Self {
-        Self { strand, epoch, n }
+impl Position {
+    /// Behind operation `n` of `strand`.
+    #[must_use]
+    pub fn new(strand: Arc<Strand>, n: u64) -> Self {
+        Self { strand, n }
     }
 
     /// The strand whose timeline it is on.
@@ -42,10 +38,9 @@ impl Point {
         self.n
     }
 
-    /// The same timeline at operation `n` of the same epoch.
-    #[must_use]
-    pub fn at(&self, n: u64) -> Self {
-        Self { n, ..self.clone() }
+    /// Moves it back on the same timeline, to behind operation `n`.
+    pub fn move_to(&mut self, n: u64) {
+        self.n = n;
     }
 
     /// Whether everything before it is done; its writes are then visible to the caller.
@@ -55,10 +50,84 @@ impl Point {
         self.strand.timeline.reached() >= self.n
     }
 
+    /// Begins to wait.
+    ///
+    /// # Errors
+    /// [`Deadlock`] inside an operation that it would wait for.
+    pub fn wait(&self) -> Result<Wait<'_>, Deadlock> {
+        Ok(Wait {
+            position: self,
+            ticket: None,
+            _blocked: Blocked::on(self)?,
+        })
+    }
+}
+
+impl fmt::Debug for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Position({}, {})", self.strand.name(), self.n)
+    }
+}
+
+/// A point on a strand's timeline: everything submitted before it, and nothing after.
+#[derive(Clone)]
+pub struct Point {
+    position: Position,
+    epoch: Arc<Epoch>,
+}
+
+/// A wait that could never end: directly or through the waits of other operations, it would wait
+/// for the operation that it is made in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadlock;
+
+impl Point {
+    pub(crate) fn new(strand: Arc<Strand>, epoch: Arc<Epoch>, n: u64) -> Self {
+        Self {
+            position: Position::new(strand, n),
+            epoch,
+        }
+    }
+
+    /// The place, without the epoch.
+    #[must_use]
+    pub fn position(&self) -> &Position {
+        &self.position
+    }
+
+    /// The strand whose timeline it is on.
+    #[must_use]
+    pub fn strand(&self) -> &Arc<Strand> {
+        self.position.strand()
+    }
+
+    /// How many operations are before it.
+    #[must_use]
+    pub fn n(&self) -> u64 {
+        self.position.n
+    }
+
+    pub(crate) fn into_parts(self) -> (Position, Arc<Epoch>) {
+        (self.position, self.epoch)
+    }
+
+    /// The same timeline at operation `n` of the same epoch.
+    #[must_use]
+    pub fn at(&self, n: u64) -> Self {
+        Self::new(self.strand().clone(), self.epoch.clone(), n)
+    }
+
+    /// Whether everything before it is done; its writes are then visible to the caller.
+    #[inline]
+    #[must_use]
+    pub fn is_reached(&self) -> bool {
+        self.position.is_reached()
+    }
+
     /// The failure that it covers. Complete once the point is reached.
     #[must_use]
     pub fn failure(&self) -> Option<Arc<Failure>> {
-        self.epoch.failure_at(self.n)
+        self.epoch.failure_at(self.n())
     }
 
     #[cfg(test)]
@@ -80,7 +149,7 @@ impl Point {
     pub fn acknowledge(&self) {
         if let Some(failure) = self.epoch.failure() {
             failure.acknowledge();
-            self.strand.acknowledge(&self.epoch);
+            self.strand().acknowledge(&self.epoch);
         }
     }
 
@@ -89,25 +158,18 @@ impl Point {
     /// # Errors
     /// [`Deadlock`] inside an operation that the point would wait for.
     pub fn wait(&self) -> Result<Wait<'_>, Deadlock> {
-        Ok(Wait {
-            point: self,
-            ticket: None,
-            _blocked: Blocked::on(self)?,
-        })
+        self.position.wait()
     }
 
     /// Calls `call` once the point is reached; at once if it is already. `call` must be brief and
     /// may run on any thread, also on one that holds the strand's turn: it must not wait. In a
     /// forked child it is dropped.
     pub fn when_reached(&self, call: impl FnOnce() + Send + 'static) {
-        if self.strand.is_inherited() {
+        if self.strand().is_inherited() {
             return;
         }
-        if let Err(Waiter::Call(call)) = self
-            .strand
-            .timeline
-            .register(self.n, Waiter::Call(Box::new(call)))
-        {
+        let call = Waiter::Call(Box::new(call));
+        if let Err(Waiter::Call(call)) = self.strand().timeline.register(self.n(), call) {
             call();
         }
     }
@@ -115,13 +177,13 @@ impl Point {
 
 impl fmt::Debug for Point {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Point({}, {})", self.strand.name(), self.n)
+        write!(f, "Point({}, {})", self.strand().name(), self.n())
     }
 }
 
 /// A host thread's wait for a point. Dropping it ends the wait.
 pub struct Wait<'a> {
-    point: &'a Point,
+    position: &'a Position,
     ticket: Option<Ticket>,
     _blocked: Option<Blocked>,
 }
@@ -133,13 +195,13 @@ pub(crate) struct Blocked {
 }
 
 impl Blocked {
-    /// The calling thread will wait for `point`; `None` if that concerns nobody, because it is
+    /// The calling thread will wait for `position`; `None` if that concerns nobody, because it is
     /// reached or because the thread is not inside an operation.
-    pub(crate) fn on(point: &Point) -> Result<Option<Self>, Deadlock> {
-        if point.is_reached() || !frames::are_inside() {
+    pub(crate) fn on(position: &Position) -> Result<Option<Self>, Deadlock> {
+        if position.is_reached() || !frames::are_inside() {
             return Ok(None);
         }
-        Ok(Some(Self::new(deadlock::enter(point)?)))
+        Ok(Some(Self::new(deadlock::enter(position)?)))
     }
 
     fn new(edge: Edge) -> Self {
@@ -164,7 +226,7 @@ impl Drop for Blocked {
 }
 
 impl Wait<'_> {
-    /// Blocks until the point is reached (`true`) or `deadline` passed (`false`). May be called
+    /// Blocks until it is reached (`true`) or `deadline` passed (`false`). May be called
     /// again after it returned `false`.
     pub fn until(&mut self, deadline: Option<Instant>) -> bool {
         if self.ticket.is_none() {
@@ -176,11 +238,16 @@ impl Wait<'_> {
         // Anew each time, since the caller may be another thread than the last time.
         self.forget();
         let waiter = Waiter::Thread(current());
-        match self.point.strand.timeline.register(self.point.n, waiter) {
+        match self
+            .position
+            .strand
+            .timeline
+            .register(self.position.n, waiter)
+        {
             Ok(ticket) => self.ticket = Some(ticket),
             Err(_) => return true,
         }
-        while !self.point.is_reached() {
+        while !self.position.is_reached() {
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 return false;
             }
@@ -192,30 +259,30 @@ impl Wait<'_> {
 
     fn forget(&mut self) {
         if let Some(ticket) = self.ticket.take()
-            && !self.point.strand.is_inherited()
+            && !self.position.strand.is_inherited()
         {
-            let _ = self.point.strand.timeline.unregister(ticket);
+            let _ = self.position.strand.timeline.unregister(ticket);
         }
     }
 
     /// Looks for a moment before the thread goes to sleep.
     fn look(&self) -> bool {
-        if self.point.is_reached() {
+        if self.position.is_reached() {
             return true;
         }
-        self.point.strand.timeline.hurry();
+        self.position.strand.timeline.hurry();
         for round in 0..4 * SPINS {
-            if self.point.is_reached() {
+            if self.position.is_reached() {
                 return true;
             }
             if round < SPINS { pause() } else { yield_now() }
         }
-        self.point.is_reached()
+        self.position.is_reached()
     }
 
     /// Runs the strand's next operations here while they are brief, if no worker has come yet.
     fn help(&self) {
-        let strand = &self.point.strand;
+        let strand = &self.position.strand;
         // Only then: a strand that is put back has lost its place in the line.
         let wanted = |turn: &Turn| Arc::ptr_eq(turn.strand(), strand) && turn.is_brief();
         if let Some(turn) = strand.shared.native.steal(wanted) {
@@ -260,7 +327,12 @@ impl std::future::Future for AsyncWait {
     fn poll(mut self: std::pin::Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         self.forget();
         let waiter = Waiter::Task(context.waker().clone());
-        match self.point.strand.timeline.register(self.point.n, waiter) {
+        match self
+            .point
+            .strand()
+            .timeline
+            .register(self.point.n(), waiter)
+        {
             Ok(ticket) => {
                 self.ticket = Some(ticket);
                 Poll::Pending
@@ -273,9 +345,9 @@ impl std::future::Future for AsyncWait {
 impl AsyncWait {
     fn forget(&mut self) {
         if let Some(ticket) = self.ticket.take()
-            && !self.point.strand.is_inherited()
+            && !self.point.strand().is_inherited()
         {
-            let _ = self.point.strand.timeline.unregister(ticket);
+            let _ = self.point.strand().timeline.unregister(ticket);
         }
     }
 }

@@ -35,11 +35,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::executor::{Refused, Shared};
-use crate::failure::{Epoch, Failure, Fault, Origin, Reason, Site};
+use crate::failure::{Cause, Epoch, Failure, Fault, Origin, Reason, Site};
 use crate::frames::{self, Frame};
 use crate::lane::{self, Job, Lane};
 use crate::operation::{Kind, Operation, Operations};
-use crate::point::Point;
+use crate::point::{Point, Position};
 use crate::sync::{Mutex, SPINS, pause};
 use crate::timeline::{Timeline, Waiter};
 use crate::visit::{Baton, Visit};
@@ -54,9 +54,8 @@ const LINGERS: u32 = 4 * SPINS;
 /// An ordered queue of operations. See the module's protocol.
 #[repr(C)]
 pub struct Strand {
-    // Written by who runs the strand.
-    pub(crate) timeline: Timeline,
-    head: Mutex<Head>,
+    // Written by who submits, as is the count of references.
+    inbox: Mutex<Inbox>,
     // Hardly ever written. With `apart` it keeps a cache line's length between the two others, which
     // are written for every operation, by two threads.
     pub(crate) shared: Arc<Shared>,
@@ -64,8 +63,9 @@ pub struct Strand {
     inline: bool,
     name: Option<Box<str>>,
     apart: [u64; 3],
-    // Written by who submits.
-    inbox: Mutex<Inbox>,
+    // Written by who runs the strand.
+    pub(crate) timeline: Timeline,
+    head: Mutex<Head>,
 }
 
 struct Inbox {
@@ -87,10 +87,19 @@ struct Head {
     epoch: Arc<Epoch>,
 }
 
-/// A wait of this strand: its own number, and the point it waits for.
+/// What a wait of this strand waits for.
 struct Awaited {
+    /// The number of the wait. Several may have the same.
     n: u64,
-    point: Point,
+    position: Position,
+    /// If a failure passes on: the epoch that it would be in.
+    epoch: Option<Arc<Epoch>>,
+}
+
+impl Awaited {
+    fn failure(&self) -> Option<Arc<Failure>> {
+        self.epoch.as_ref()?.failure_at(self.position.n())
+    }
 }
 
 /// Stands for an [`Awaited`] in the queue.
@@ -167,7 +176,21 @@ impl Strand {
     /// that the operation needs. Nothing is submitted then.
     #[inline]
     pub fn push<T: Operation>(self: &Arc<Self>, operation: T) -> Result<u64, Refused> {
-        self.submit(operation, |inbox| inbox.submitted)
+        self.submit([], operation, |inbox| inbox.submitted)
+    }
+
+    /// As [`push`](Self::push), for an operation that waits for `positions`, whatever failed there.
+    /// Blocks nobody.
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push).
+    #[inline]
+    pub fn push_after<T: Operation>(
+        self: &Arc<Self>,
+        positions: impl IntoIterator<Item = Position>,
+        operation: T,
+    ) -> Result<u64, Refused> {
+        self.submit(positions, operation, |inbox| inbox.submitted)
     }
 
     /// As [`push`](Self::push); returns the point that the operation ends at.
@@ -176,25 +199,42 @@ impl Strand {
     /// As for [`push`](Self::push).
     #[inline]
     pub fn push_at<T: Operation>(self: &Arc<Self>, operation: T) -> Result<Point, Refused> {
-        let (n, epoch) = self.submit(operation, |inbox| (inbox.submitted, inbox.epoch.clone()))?;
+        self.push_at_after([], operation)
+    }
+
+    /// As [`push_after`](Self::push_after); returns the point that the operation ends at.
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push).
+    #[inline]
+    pub fn push_at_after<T: Operation>(
+        self: &Arc<Self>,
+        positions: impl IntoIterator<Item = Position>,
+        operation: T,
+    ) -> Result<Point, Refused> {
+        let read = |inbox: &Inbox| (inbox.submitted, inbox.epoch.clone());
+        let (n, epoch) = self.submit(positions, operation, read)?;
         Ok(Point::new(self.clone(), epoch, n))
     }
 
     #[inline]
     fn submit<T: Operation, R>(
         self: &Arc<Self>,
+        positions: impl IntoIterator<Item = Position>,
         operation: T,
         read: impl FnOnce(&Inbox) -> R,
     ) -> Result<R, Refused> {
         self.shared.admit(T::KIND)?;
         let mut inbox = self.inbox.lock();
+        let positions = positions.into_iter().map(|position| (position, None));
+        let waits = inbox.push_waits(positions);
         inbox.submitted += 1;
         inbox.operations.push(operation);
         let submitted = read(&inbox);
         let activated = !std::mem::replace(&mut inbox.active, true);
         drop(inbox);
         if activated {
-            self.activate(T::KIND);
+            self.activate(if waits { Kind::Wait } else { T::KIND });
         }
         Ok(submitted)
     }
@@ -212,15 +252,9 @@ impl Strand {
         if own || (point.is_reached() && point.failure().is_none()) {
             return Ok(());
         }
-        let point = point.clone();
+        let (position, epoch) = point.clone().into_parts();
         let mut inbox = self.inbox.lock();
-        inbox.submitted += 1;
-        let n = inbox.submitted;
-        inbox
-            .waits
-            .get_or_insert_default()
-            .push_back(Awaited { n, point });
-        inbox.operations.push(WaitRecord);
+        inbox.push_waits([(position, Some(epoch))]);
         let activated = !std::mem::replace(&mut inbox.active, true);
         drop(inbox);
         if activated {
@@ -327,9 +361,18 @@ impl Strand {
 
     /// Fails the current epoch at operation `n`, which the caller is running.
     pub(crate) fn fail(&self, epoch: &Epoch, n: u64, fault: Fault) {
-        let failure = Failure::new(fault.reason, self.origin(n, fault.site));
-        self.shared.note(&failure);
+        let is_own = matches!(fault.cause, Cause::Own(..));
+        let failure = self.failure_of(n, fault);
+        if is_own {
+            self.shared.note(&failure);
+        }
         epoch.fail(n, failure);
+    }
+
+    /// The failure that a fault of operation `n` becomes, for one that does not fail the strand.
+    #[must_use]
+    pub fn failure_of(&self, n: u64, fault: Fault) -> Arc<Failure> {
+        fault.settle(|site| self.origin(n, site))
     }
 
     fn origin(&self, operation: u64, site: Site) -> Origin {
@@ -399,13 +442,13 @@ impl Strand {
     }
 
     /// What the strand waits for before it can reach `n`, for the deadlock walk.
-    pub(crate) fn awaited_before(&self, n: u64, found: &mut Vec<Point>) {
+    pub(crate) fn awaited_before(&self, n: u64, found: &mut Vec<Position>) {
         let inbox = self.inbox.lock();
         let waits = inbox.waits.iter().flat_map(|waits| waits.iter());
         found.extend(
             waits
                 .take_while(|wait| wait.n <= n)
-                .map(|wait| wait.point.clone()),
+                .map(|wait| wait.position.clone()),
         );
     }
 
@@ -430,31 +473,70 @@ impl Strand {
         self.timeline.with_lock_held(f)
     }
 
-    /// Takes the wait at the head off the list, if its point is reached.
-    fn first_wait(&self) -> FirstWait {
+    /// Takes what wait `n`, which is at the head, waits for off the list, one by one as far as it is
+    /// reached.
+    fn first_awaited(&self, n: u64) -> FirstAwaited {
         let mut inbox = self.inbox.lock();
-        let Some(waits) = &mut inbox.waits else {
-            return FirstWait::Over(None);
+        let waits = inbox.waits.as_mut();
+        let Some(waits) = waits.filter(|waits| waits.front().is_some_and(|first| first.n == n))
+        else {
+            return FirstAwaited::Nothing;
         };
         match waits.front() {
-            Some(first) if !first.point.is_reached() => FirstWait::For(first.point.clone()),
-            _ => FirstWait::Over(waits.pop_front().map(|wait| wait.point)),
+            Some(first) if !first.position.is_reached() => {
+                FirstAwaited::Ahead(first.position.clone())
+            }
+            _ => match waits.pop_front() {
+                None => FirstAwaited::Nothing,
+                Some(reached) => {
+                    let more = waits.front().is_some_and(|next| next.n == n);
+                    FirstAwaited::Reached(reached, more)
+                }
+            },
         }
     }
 
-    /// Takes the wait at the head off the list.
-    fn forget_first_wait(&self) {
+    /// Takes what wait `n`, which is at the head, waits for off the list.
+    fn forget_awaited(&self, n: u64) {
+        let mut forgotten = Vec::new();
         let mut inbox = self.inbox.lock();
-        let first = inbox.waits.as_mut().and_then(|waits| waits.pop_front());
+        if let Some(waits) = &mut inbox.waits {
+            while let Some(first) = waits.pop_front_if(|first| first.n == n) {
+                forgotten.push(first);
+            }
+        }
         drop(inbox);
-        drop(first);
+        drop(forgotten);
     }
 }
 
-/// How the wait at the head of a strand stands.
-enum FirstWait {
-    Over(Option<Point>),
-    For(Point),
+impl Inbox {
+    /// Queues a wait for all of these, if there are any.
+    fn push_waits(
+        &mut self,
+        awaited: impl IntoIterator<Item = (Position, Option<Arc<Epoch>>)>,
+    ) -> bool {
+        let n = self.submitted + 1;
+        for (position, epoch) in awaited {
+            let awaited = Awaited { n, position, epoch };
+            self.waits.get_or_insert_default().push_back(awaited);
+            self.submitted = n;
+        }
+        let any = self.submitted == n;
+        if any {
+            self.operations.push(WaitRecord);
+        }
+        any
+    }
+}
+
+/// How what the wait at the head of a strand waits for stands.
+enum FirstAwaited {
+    /// There is nothing, or nothing more.
+    Nothing,
+    /// It is reached, and whether there is more.
+    Reached(Awaited, bool),
+    Ahead(Position),
 }
 
 impl fmt::Debug for Strand {
@@ -503,8 +585,8 @@ impl Runner {
 enum Stop {
     /// The strand is idle; and the epoch, if nobody can acknowledge its failure any more.
     Dry(Option<Arc<Epoch>>),
-    /// At a wait for this point; and what comes next then, if that is known.
-    Parks(Point, Option<Kind>),
+    /// At a wait for this; and what comes next then, if that is known.
+    Parks(Position, Option<Kind>),
     Visit(Arc<Baton>),
     Needs(Kind),
     Enough,
@@ -548,7 +630,7 @@ impl Turn {
                     self.end(orphaned);
                     return Leave::Gone;
                 }
-                Stop::Parks(point, next) => match self.park(&point, next) {
+                Stop::Parks(position, next) => match self.park(&position, next) {
                     None => return Leave::Gone,
                     Some(turn) => self = turn,
                 },
@@ -595,8 +677,8 @@ impl Turn {
             let closed = strand.shared.is_closed();
             match kind {
                 Kind::Wait => {
-                    if let Some(point) = self.pass_wait(&mut head) {
-                        return Stop::Parks(point, head.operations.peek_work(LOOKED_AT));
+                    if let Some(position) = self.pass_wait(&mut head) {
+                        return Stop::Parks(position, head.operations.peek_work(LOOKED_AT));
                     }
                     failure = head.epoch.failure();
                 }
@@ -666,13 +748,19 @@ impl Turn {
 
     /// Passes the wait at the head, or says what it waits for. A strand that failed keeps its waits:
     /// what follows an acknowledgement, and whoever waits for the strand, relies on them.
-    fn pass_wait(&self, head: &mut Head) -> Option<Point> {
+    fn pass_wait(&self, head: &mut Head) -> Option<Position> {
         let strand = &*self.0;
-        match strand.first_wait() {
-            FirstWait::For(point) => return Some(point),
-            FirstWait::Over(point) => {
-                if let Some(failure) = point.and_then(|point| point.failure()) {
-                    head.epoch.fail(strand.timeline.reached() + 1, failure);
+        let n = strand.timeline.reached() + 1;
+        let mut more = true;
+        while more {
+            match strand.first_awaited(n) {
+                FirstAwaited::Nothing => break,
+                FirstAwaited::Ahead(position) => return Some(position),
+                FirstAwaited::Reached(awaited, others) => {
+                    if let Some(failure) = awaited.failure() {
+                        head.epoch.fail(n, failure);
+                    }
+                    more = others;
                 }
             }
         }
@@ -712,12 +800,9 @@ impl Turn {
     }
 
     /// Leaves the turn with the timeline it waits for; gives it back if that is reached.
-    fn park(self, point: &Point, next: Option<Kind>) -> Option<Turn> {
-        match point
-            .strand()
-            .timeline
-            .register(point.n(), Waiter::Strand(self, next))
-        {
+    fn park(self, position: &Position, next: Option<Kind>) -> Option<Turn> {
+        let waiter = Waiter::Strand(self, next);
+        match position.strand().timeline.register(position.n(), waiter) {
             Ok(_) => None,
             Err(Waiter::Strand(turn, _)) => Some(turn),
             Err(_) => unreachable!("a strand went in"),
@@ -815,7 +900,7 @@ impl Turn {
                     }
                     continue;
                 }
-                Kind::Wait => strand.forget_first_wait(),
+                Kind::Wait => strand.forget_awaited(n),
                 _ => {}
             }
             let failure = head.epoch.failure_at(n).unwrap_or_else(|| {

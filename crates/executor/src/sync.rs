@@ -1,6 +1,6 @@
 //! Locks, atomics and threads: the one door to them for this crate.
 //!
-//! Every other module takes its synchronisation from here, so that the same code runs on the real
+//! Every other module, and `clika-runtime` for what it locks per operation, takes its synchronisation from here, so that the same code runs on the real
 //! machine, under loom (`--cfg loom`, every interleaving of a small program) and under shuttle
 //! (`--cfg shuttle`, many random schedules of a larger one).
 //!
@@ -9,9 +9,9 @@
 //! holds one of its entries, and the child's first contended lock would then never return.
 
 pub(crate) use imp::{
-    AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, Thread, current, park_until,
-    spawn, thread_local, yield_now,
+    AtomicBool, AtomicUsize, Ordering, Thread, current, park_until, spawn, thread_local, yield_now,
 };
+pub use imp::{AtomicU64, Mutex, MutexGuard};
 
 /// How often a waiting thread looks before it sleeps. Model checkers look once: they explore every
 /// outcome of one look anyway.
@@ -26,7 +26,7 @@ pub(crate) fn pause() {
 
 /// Keeps a value away from the cache lines of its neighbours, which others write.
 #[repr(align(128))]
-pub(crate) struct Apart<T>(pub(crate) T);
+pub struct Apart<T>(pub T);
 
 #[cfg(not(any(loom, shuttle)))]
 mod imp {
@@ -38,12 +38,15 @@ mod imp {
     use std::sync::atomic::AtomicU32;
     use std::thread::park;
 
-    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+    pub use std::sync::atomic::AtomicU64;
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     pub(crate) use std::thread::{Thread, current, yield_now};
     pub(crate) use std::thread_local;
 
-    pub(crate) type Mutex<T> = lock_api::Mutex<RawFutex, T>;
-    pub(crate) type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawFutex, T>;
+    /// A lock that a fork may find held.
+    pub type Mutex<T> = lock_api::Mutex<RawFutex, T>;
+    /// Holds a [`Mutex`].
+    pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawFutex, T>;
 
     /// Sleeps until unparked or until `deadline`.
     pub(crate) fn park_until(deadline: Option<Instant>) {
@@ -70,7 +73,7 @@ mod imp {
     const CONTENDED: u32 = 2;
 
     /// A mutex in one futex word: unlocked, locked, or locked with threads asleep on it.
-    pub(crate) struct RawFutex(AtomicU32);
+    pub struct RawFutex(AtomicU32);
 
     impl RawFutex {
         #[inline]
@@ -138,19 +141,23 @@ mod imp {
     use shuttle as model;
 
     pub(crate) use super::parking::{Thread, current, park_until};
-    pub(crate) use model::sync::MutexGuard;
-    pub(crate) use model::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+    pub use model::sync::MutexGuard;
+    pub use model::sync::atomic::AtomicU64;
+    pub(crate) use model::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     pub(crate) use model::thread::yield_now;
     pub(crate) use model::thread_local;
 
-    pub(crate) struct Mutex<T>(model::sync::Mutex<T>);
+    /// A lock.
+    pub struct Mutex<T>(model::sync::Mutex<T>);
 
     impl<T> Mutex<T> {
-        pub(crate) fn new(value: T) -> Self {
+        /// An open lock around `value`.
+        pub fn new(value: T) -> Self {
             Self(model::sync::Mutex::new(value))
         }
 
-        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        /// Locks it.
+        pub fn lock(&self) -> MutexGuard<'_, T> {
             self.0
                 .lock()
                 .unwrap_or_else(|poisoned| poisoned.into_inner())

@@ -19,7 +19,7 @@ use crate::executor::Refused;
 use crate::failure::{Failure, Fault};
 use crate::frames::{self, Frame};
 use crate::operation::{Kind, Operation};
-use crate::point::{Blocked, Deadlock, Point};
+use crate::point::{Blocked, Deadlock, Point, Position};
 use crate::strand::{Strand, Turn};
 use crate::sync::{Mutex, SPINS, Thread, current, park_until, pause};
 
@@ -93,11 +93,22 @@ impl Strand {
     /// As for [`push`](Strand::push), and [`Deadlock`] (inner) if the turn could never come because
     /// the caller is inside an operation that the strand waits for.
     pub fn visit(self: &Arc<Self>) -> Result<Result<Visitor, Deadlock>, Refused> {
+        self.visit_after([])
+    }
+
+    /// As [`visit`](Self::visit), for an operation that waits for `positions`.
+    ///
+    /// # Errors
+    /// As for [`visit`](Self::visit).
+    pub fn visit_after(
+        self: &Arc<Self>,
+        positions: impl IntoIterator<Item = Position>,
+    ) -> Result<Result<Visitor, Deadlock>, Refused> {
         let baton = Arc::new(Baton {
             slot: Mutex::new(Slot::Empty),
             visitor: current(),
         });
-        let point = self.push_at(Visit(baton.clone()))?;
+        let point = self.push_at_after(positions, Visit(baton.clone()))?;
         // Looked at only now that its place in the queue is fixed, so that nobody who waits for
         // the caller can get in between unseen.
         let before = point.at(point.n() - 1);
@@ -107,7 +118,7 @@ impl Strand {
             point,
             blocked: None,
         };
-        match Blocked::on(&before) {
+        match Blocked::on(before.position()) {
             Ok(blocked) => visitor.blocked = blocked,
             Err(deadlock) => return Ok(Err(deadlock)),
         }

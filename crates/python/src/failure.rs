@@ -13,10 +13,8 @@ const NOTE: &str = "clika_runtime: ";
 
 /// The fault for an exception.
 pub(crate) fn fault(exception: &Bound<'_, PyBaseException>) -> Fault {
-    Fault {
-        reason: Reason::Foreign(Box::new(Raised(exception.clone().unbind()))),
-        site: None,
-    }
+    let reason = Reason::Foreign(Box::new(Raised(exception.clone().unbind())));
+    Fault::new(reason, None)
 }
 
 /// The exception behind a failure, if Python code raised it.

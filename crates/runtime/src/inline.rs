@@ -113,10 +113,7 @@ fn guarded(
     site: &'static Location<'static>,
     work: impl FnOnce() -> Result<(), Reason>,
 ) -> Result<(), Fault> {
-    let fault = |reason| Fault {
-        reason,
-        site: Some(site),
-    };
+    let fault = |reason| Fault::new(reason, Some(site));
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(outcome) => outcome.map_err(fault),
         Err(payload) => Err(fault(Reason::from_panic(payload))),

@@ -290,7 +290,7 @@ fn catch(work: impl FnOnce() -> Result<(), Reason>) -> Result<(), Fault> {
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
     outcome
         .unwrap_or_else(|payload| Err(Reason::from_panic(payload)))
-        .map_err(|reason| Fault { reason, site: None })
+        .map_err(|reason| Fault::new(reason, None))
 }
 
 /// One thread that submits.

@@ -360,7 +360,7 @@ fn promise_07_a_failure_of_a_visit_fails_the_visits_behind_it() {
     let inside = enter(&strand);
     let point = strand.point();
     let reason = Reason::Panicked("in the visit".into());
-    inside.finish(Err(clika_executor::Fault { reason, site: None }));
+    inside.finish(Err(clika_executor::Fault::new(reason, None)));
     assert_eq!(message(&point.failure().unwrap()), "panicked: in the visit");
     let visitor = strand.visit().unwrap().unwrap();
     assert!(visitor.until(soon()));
@@ -378,7 +378,7 @@ fn promise_07_a_failure_within_a_visit_fails_the_visit() {
     let inside = enter(&strand);
     let n = strand.inside().unwrap();
     let reason = Reason::Panicked("a part".into());
-    let failure = strand.fail_within(n, clika_executor::Fault { reason, site: None });
+    let failure = strand.fail_within(n, clika_executor::Fault::new(reason, None));
     let point = strand.point();
     inside.finish(Ok(()));
     assert!(point.is_reached());

@@ -76,7 +76,7 @@ impl Language {
                 Some(Next::Run(function)) => {
                     self.recruit();
                     let outcome = (function.work)();
-                    thread.finish(outcome.map_err(|reason| Fault { reason, site: None }));
+                    thread.finish(outcome.map_err(|reason| Fault::new(reason, None)));
                 }
                 Some(Next::Skip(function, _why)) => {
                     drop(function);
@@ -395,7 +395,7 @@ fn promise_11_the_foreign_lane_asks_its_recruiter() {
             match thread.next::<Function>() {
                 Some(Next::Run(function)) => {
                     let outcome = (function.work)();
-                    thread.finish(outcome.map_err(|reason| Fault { reason, site: None }));
+                    thread.finish(outcome.map_err(|reason| Fault::new(reason, None)));
                 }
                 Some(Next::Skip(..)) => thread.finish(Ok(())),
                 None if thread.rest() => {}

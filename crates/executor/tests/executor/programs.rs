@@ -374,7 +374,7 @@ impl Run {
             Ok(turn) => {
                 let outcome = catch_unwind(AssertUnwindSafe(|| self.body(at, inside, probe)))
                     .unwrap_or_else(|payload| Err(Reason::from_panic(payload)));
-                turn.finish(outcome.map_err(|reason| Fault { reason, site: None }));
+                turn.finish(outcome.map_err(|reason| Fault::new(reason, None)));
             }
         }
     }
