@@ -438,7 +438,7 @@ impl Shared {
             Kind::Native => Some(&self.native),
             Kind::Host => Some(&self.host),
             Kind::Foreign => Some(&self.foreign),
-            Kind::Mark | Kind::Visit | Kind::Wait | Kind::Epoch => None,
+            Kind::Mark | Kind::Brief | Kind::Visit | Kind::Wait | Kind::Epoch => None,
         }
     }
 

@@ -56,6 +56,14 @@ pub(crate) fn are_inside() -> bool {
         .unwrap_or(false)
 }
 
+/// Whether the calling thread is inside operation `n` of the strand with this id.
+#[must_use]
+pub fn is_inside(strand: u64, n: u64) -> bool {
+    FRAMES
+        .try_with(|frames| frames.borrow().contains(&Frame { strand, n }))
+        .unwrap_or(false)
+}
+
 pub(crate) fn all() -> Vec<Frame> {
     FRAMES
         .try_with(|frames| frames.borrow().clone())

@@ -51,6 +51,8 @@ mod call;
 mod deadlock;
 mod executor;
 mod failure;
+#[doc(hidden)]
+pub mod faults;
 mod foreign;
 mod frames;
 mod lane;
@@ -71,10 +73,11 @@ pub use call::{Host, Mark, Native};
 pub use executor::{Config, Executor, Refused, Reporter};
 pub use failure::{Epoch, Failure, Fault, Origin, Reason, Site};
 pub use foreign::{ForeignThread, Next};
+pub use frames::is_inside;
 pub use lane::Recruiter;
 pub use operation::{Kind, Operation};
 
 pub use point::{AsyncWait, Deadlock, Point, Position, Wait};
 pub use process::generation;
-pub use strand::Strand;
+pub use strand::{Start, Strand};
 pub use visit::{Inside, Visitor};

@@ -27,8 +27,9 @@ pub enum Kind {
     Host,
     /// Is taken and run by a thread that another language made; see [`crate::ForeignThread`].
     Foreign,
-    /// The runtime's own, brief and harmless: runs on whichever thread reaches it, and also where
-    /// an earlier failure skips the others.
+    /// The runtime's own, brief and harmless: runs on whichever thread reaches it.
+    Brief,
+    /// As brief, and runs also where an earlier failure skips the others.
     Mark,
     /// Belongs to a thread that waits for its turn on an inline strand.
     Visit,

@@ -176,11 +176,13 @@ impl Strand {
     /// that the operation needs. Nothing is submitted then.
     #[inline]
     pub fn push<T: Operation>(self: &Arc<Self>, operation: T) -> Result<u64, Refused> {
-        self.submit([], operation, |inbox| inbox.submitted)
+        let (n, start) = self.submit([], operation, |inbox| inbox.submitted)?;
+        drop(start);
+        Ok(n)
     }
 
     /// As [`push`](Self::push), for an operation that waits for `positions`, whatever failed there.
-    /// Blocks nobody.
+    /// Blocks nobody. The strand goes on once the second value is dropped, where no lock is held.
     ///
     /// # Errors
     /// As for [`push`](Self::push).
@@ -189,7 +191,7 @@ impl Strand {
         self: &Arc<Self>,
         positions: impl IntoIterator<Item = Position>,
         operation: T,
-    ) -> Result<u64, Refused> {
+    ) -> Result<(u64, Start), Refused> {
         self.submit(positions, operation, |inbox| inbox.submitted)
     }
 
@@ -199,7 +201,9 @@ impl Strand {
     /// As for [`push`](Self::push).
     #[inline]
     pub fn push_at<T: Operation>(self: &Arc<Self>, operation: T) -> Result<Point, Refused> {
-        self.push_at_after([], operation)
+        let (point, start) = self.push_at_after([], operation)?;
+        drop(start);
+        Ok(point)
     }
 
     /// As [`push_after`](Self::push_after); returns the point that the operation ends at.
@@ -211,10 +215,10 @@ impl Strand {
         self: &Arc<Self>,
         positions: impl IntoIterator<Item = Position>,
         operation: T,
-    ) -> Result<Point, Refused> {
+    ) -> Result<(Point, Start), Refused> {
         let read = |inbox: &Inbox| (inbox.submitted, inbox.epoch.clone());
-        let (n, epoch) = self.submit(positions, operation, read)?;
-        Ok(Point::new(self.clone(), epoch, n))
+        let ((n, epoch), start) = self.submit(positions, operation, read)?;
+        Ok((Point::new(self.clone(), epoch, n), start))
     }
 
     #[inline]
@@ -223,7 +227,7 @@ impl Strand {
         positions: impl IntoIterator<Item = Position>,
         operation: T,
         read: impl FnOnce(&Inbox) -> R,
-    ) -> Result<R, Refused> {
+    ) -> Result<(R, Start), Refused> {
         self.shared.admit(T::KIND)?;
         let mut inbox = self.inbox.lock();
         let positions = positions.into_iter().map(|position| (position, None));
@@ -233,10 +237,8 @@ impl Strand {
         let submitted = read(&inbox);
         let activated = !std::mem::replace(&mut inbox.active, true);
         drop(inbox);
-        if activated {
-            self.activate(if waits { Kind::Wait } else { T::KIND });
-        }
-        Ok(submitted)
+        let kind = if waits { Kind::Wait } else { T::KIND };
+        Ok((submitted, self.start(activated, kind)))
     }
 
     /// Makes everything submitted from here on wait for `point`, without blocking anybody.
@@ -257,9 +259,7 @@ impl Strand {
         inbox.push_waits([(position, Some(epoch))]);
         let activated = !std::mem::replace(&mut inbox.active, true);
         drop(inbox);
-        if activated {
-            self.activate(Kind::Wait);
-        }
+        drop(self.start(activated, Kind::Wait));
         Ok(())
     }
 
@@ -452,18 +452,14 @@ impl Strand {
         );
     }
 
-    /// Creates the turn of a strand that has just become active.
+    /// Creates the turn of a strand if it has just become active.
     #[inline]
-    fn activate(self: &Arc<Self>, kind: Kind) {
-        self.shared.strand_activated();
-        let turn = Turn(self.clone());
-        match kind {
-            // The runtime's own brief records need no worker. A call that is made where a point is
-            // reached must not pass on to the next such call, though: a chain has no end.
-            _ if frames::are_in_call() => turn.schedule(None),
-            Kind::Wait | Kind::Epoch | Kind::Mark | Kind::Visit => turn.pass(),
-            Kind::Native | Kind::Host | Kind::Foreign => turn.dispatch(kind),
+    fn start(self: &Arc<Self>, activated: bool, kind: Kind) -> Start {
+        if !activated {
+            return Start(None);
         }
+        self.shared.strand_activated();
+        Start(Some((Turn(self.clone()), kind)))
     }
 
     /// Runs `f` with all locks held that a fork could find held.
@@ -539,6 +535,12 @@ enum FirstAwaited {
     Ahead(Position),
 }
 
+impl fmt::Debug for Start {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Start").field(&self.0.is_some()).finish()
+    }
+}
+
 impl fmt::Debug for Strand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Strand")
@@ -576,7 +578,7 @@ impl Runner {
             Kind::Native => self == Self::Worker,
             Kind::Host => self == Self::HostThread,
             Kind::Foreign => false,
-            Kind::Mark | Kind::Visit | Kind::Wait | Kind::Epoch => true,
+            Kind::Mark | Kind::Brief | Kind::Visit | Kind::Wait | Kind::Epoch => true,
         }
     }
 }
@@ -645,6 +647,17 @@ impl Turn {
                 Stop::Needs(kind) => return Leave::Needs(self, kind),
                 Stop::Enough => return Leave::Again(self),
             }
+        }
+    }
+
+    /// Makes the strand ready, of which the next operation has this kind.
+    fn begin(self, kind: Kind) {
+        match kind {
+            // The runtime's own brief records need no worker. A call that is made where a point is
+            // reached must not pass on to the next such call, though: a chain has no end.
+            _ if frames::are_in_call() => self.schedule(None),
+            Kind::Wait | Kind::Epoch | Kind::Mark | Kind::Brief | Kind::Visit => self.pass(),
+            Kind::Native | Kind::Host | Kind::Foreign => self.dispatch(kind),
         }
     }
 
@@ -721,9 +734,7 @@ impl Turn {
     fn perform(&self, head: &mut Head, kind: Kind) -> Result<(), Failed> {
         let strand = &*self.0;
         let n = strand.timeline.reached() + 1;
-        if kind != Kind::Mark {
-            self.publish(kind);
-        }
+        self.publish(kind);
         frames::enter(Frame {
             strand: strand.id,
             n,
@@ -833,7 +844,10 @@ impl Turn {
     pub(crate) fn is_brief(&self) -> bool {
         let ahead = self.0.head.lock().operations.peek();
         let next = ahead.or_else(|| self.0.inbox.lock().operations.peek());
-        matches!(next, Some(Kind::Mark | Kind::Wait | Kind::Epoch))
+        matches!(
+            next,
+            Some(Kind::Mark | Kind::Brief | Kind::Wait | Kind::Epoch)
+        )
     }
 
     /// Queues the turn on the lane for `kind`.
@@ -913,6 +927,20 @@ impl Turn {
         };
         drop(head);
         self.end(orphaned);
+    }
+}
+
+/// The first step of a strand that has become active: when this is dropped, it is ready, and brief
+/// records at its head run right there. So no lock may be held then.
+#[must_use]
+pub struct Start(Option<(Turn, Kind)>);
+
+impl Drop for Start {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some((turn, kind)) = self.0.take() {
+            turn.begin(kind);
+        }
     }
 }
 

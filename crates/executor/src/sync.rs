@@ -9,9 +9,10 @@
 //! holds one of its entries, and the child's first contended lock would then never return.
 
 pub(crate) use imp::{
-    AtomicBool, AtomicUsize, Ordering, Thread, current, park_until, spawn, thread_local, yield_now,
+    AtomicBool, AtomicU64, AtomicUsize, Ordering, Thread, current, park_until, spawn, thread_local,
+    yield_now,
 };
-pub use imp::{AtomicU64, Mutex, MutexGuard};
+pub use imp::{Mutex, MutexGuard};
 
 /// How often a waiting thread looks before it sleeps. Model checkers look once: they explore every
 /// outcome of one look anyway.
@@ -35,11 +36,12 @@ mod imp {
     use std::io;
     use std::time::{Duration, Instant};
 
+    use crate::faults::{self, Fault};
+
     use std::sync::atomic::AtomicU32;
     use std::thread::park;
 
-    pub use std::sync::atomic::AtomicU64;
-    pub(crate) use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
     pub(crate) use std::thread::{Thread, current, yield_now};
     pub(crate) use std::thread_local;
 
@@ -62,6 +64,9 @@ mod imp {
     }
 
     pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        if faults::strikes(Fault::Thread) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         std::thread::Builder::new()
             .name(name.to_owned())
             .spawn(body)
@@ -142,8 +147,7 @@ mod imp {
 
     pub(crate) use super::parking::{Thread, current, park_until};
     pub use model::sync::MutexGuard;
-    pub use model::sync::atomic::AtomicU64;
-    pub(crate) use model::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    pub(crate) use model::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
     pub(crate) use model::thread::yield_now;
     pub(crate) use model::thread_local;
 
@@ -154,6 +158,13 @@ mod imp {
         /// An open lock around `value`.
         pub fn new(value: T) -> Self {
             Self(model::sync::Mutex::new(value))
+        }
+
+        /// What it guards, of which this is the only user.
+        pub fn get_mut(&mut self) -> &mut T {
+            self.0
+                .get_mut()
+                .unwrap_or_else(|poisoned| poisoned.into_inner())
         }
 
         /// Locks it.

@@ -20,7 +20,7 @@ use crate::failure::{Failure, Fault};
 use crate::frames::{self, Frame};
 use crate::operation::{Kind, Operation};
 use crate::point::{Blocked, Deadlock, Point, Position};
-use crate::strand::{Strand, Turn};
+use crate::strand::{Start, Strand, Turn};
 use crate::sync::{Mutex, SPINS, Thread, current, park_until, pause};
 
 pub(crate) struct Baton {
@@ -93,22 +93,27 @@ impl Strand {
     /// As for [`push`](Strand::push), and [`Deadlock`] (inner) if the turn could never come because
     /// the caller is inside an operation that the strand waits for.
     pub fn visit(self: &Arc<Self>) -> Result<Result<Visitor, Deadlock>, Refused> {
-        self.visit_after([])
+        let visit = self.visit_after([])?;
+        Ok(visit.map(|(visitor, start)| {
+            drop(start);
+            visitor
+        }))
     }
 
-    /// As [`visit`](Self::visit), for an operation that waits for `positions`.
+    /// As [`visit`](Self::visit), for an operation that waits for `positions`. The strand goes on once
+    /// the second value is dropped, where no lock is held.
     ///
     /// # Errors
     /// As for [`visit`](Self::visit).
     pub fn visit_after(
         self: &Arc<Self>,
         positions: impl IntoIterator<Item = Position>,
-    ) -> Result<Result<Visitor, Deadlock>, Refused> {
+    ) -> Result<Result<(Visitor, Start), Deadlock>, Refused> {
         let baton = Arc::new(Baton {
             slot: Mutex::new(Slot::Empty),
             visitor: current(),
         });
-        let point = self.push_at_after(positions, Visit(baton.clone()))?;
+        let (point, start) = self.push_at_after(positions, Visit(baton.clone()))?;
         // Looked at only now that its place in the queue is fixed, so that nobody who waits for
         // the caller can get in between unseen.
         let before = point.at(point.n() - 1);
@@ -122,7 +127,7 @@ impl Strand {
             Ok(blocked) => visitor.blocked = blocked,
             Err(deadlock) => return Ok(Err(deadlock)),
         }
-        Ok(Ok(visitor))
+        Ok(Ok((visitor, start)))
     }
 
     /// The operation of this strand that the calling thread is inside of.

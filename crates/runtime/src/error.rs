@@ -90,6 +90,11 @@ impl Error {
         Self::new(Kind::Operation, message, cause)
     }
 
+    /// The same, as what an operation failed with.
+    pub(crate) fn in_operation(&self, message: String) -> Self {
+        Self::new(self.0.kind, message, Some(Arc::new(self.clone())))
+    }
+
     fn new(kind: Kind, message: impl Into<Cow<'static, str>>, cause: Option<Cause>) -> Self {
         Self(Arc::new(Inner {
             kind,

@@ -64,7 +64,7 @@ impl<T: Send + 'static> Value<T> {
         Arc<Self>,
         impl FnOnce() -> Result<(), Reason> + Send + 'static + use<T, F>,
     ) {
-        let value = Arc::new(Self(Mutex::new(State::Waiting)));
+        let value = Self::waiting();
         let place = value.clone();
         let fill = move || {
             if place.begin() {
@@ -75,8 +75,13 @@ impl<T: Send + 'static> Value<T> {
         (value, fill)
     }
 
+    /// A place for a value to come.
+    pub(crate) fn waiting() -> Arc<Self> {
+        Arc::new(Self(Mutex::new(State::Waiting)))
+    }
+
     /// Begins the work, unless it was cancelled.
-    fn begin(&self) -> bool {
+    pub(crate) fn begin(&self) -> bool {
         self.turn(State::Running)
     }
 
@@ -94,7 +99,8 @@ impl<T: Send + 'static> Value<T> {
         waits
     }
 
-    fn fill(&self, value: T) {
+    /// Leaves the value.
+    pub(crate) fn fill(&self, value: T) {
         *self.lock() = State::Done(value);
     }
 

@@ -3,10 +3,13 @@
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::sync::Arc;
 
-use clika_executor::{Failure, Fault, Point, Reason};
+use clika_executor::{Failure, Fault, Point, Position, Reason, Visitor};
+use smallvec::SmallVec;
 
 use crate::error::Error;
+use crate::hazard::Submission;
 use crate::runtime::refused;
+use crate::storage::{self, Claim};
 use crate::stream::Stream;
 use crate::wait::{self, Settled};
 
@@ -33,7 +36,11 @@ pub(crate) fn submit(
     site: &'static Location<'static>,
     work: impl FnOnce() -> Result<(), Reason>,
 ) -> Result<(), Error> {
-    let ran = run(stream, site, work)?;
+    settle(run(stream, site, work)?)
+}
+
+/// The failure of what has run, acknowledged.
+pub(crate) fn settle(ran: Ran) -> Result<(), Error> {
     match ran.failure {
         None => Ok(()),
         Some(Why::Skipped(failure)) => Err(wait::skipped(&failure)),
@@ -50,63 +57,97 @@ pub(crate) fn run(
     site: &'static Location<'static>,
     work: impl FnOnce() -> Result<(), Reason>,
 ) -> Result<Ran, Error> {
+    run_at(stream, &[], || guarded(site, work))
+}
+
+/// As [`run`], for work at the bytes of `claims`, which lets no panic out.
+pub(crate) fn run_at(
+    stream: &Stream,
+    claims: &[Claim],
+    work: impl FnOnce() -> Result<(), Fault>,
+) -> Result<Ran, Error> {
     wait::admit(stream.strand())?;
     match stream.strand().inside() {
-        Some(n) => Ok(run_within(stream, n, site, work)),
-        None => run_in_turn(stream, site, work),
+        Some(n) => run_within(stream, n, claims, work),
+        None => Ok(run_in_turn(stream, enter(stream, claims)?, claims, work)),
     }
+}
+
+/// Takes a place in the stream's order, behind what the claims must come after.
+pub(crate) fn enter(stream: &Stream, claims: &[Claim]) -> Result<Visitor, Error> {
+    let strand = stream.strand();
+    let submission = Submission::begin(stream.device(), claims)?;
+    let (visitor, start) = strand
+        .visit_after(submission.ahead(strand))
+        .map_err(refused)?
+        .map_err(|_| wait::deadlock(&strand.point()))?;
+    submission.record(strand, visitor.point().n());
+    drop(start);
+    Ok(visitor)
 }
 
 fn run_in_turn(
     stream: &Stream,
-    site: &'static Location<'static>,
-    work: impl FnOnce() -> Result<(), Reason>,
-) -> Result<Ran, Error> {
+    visitor: Visitor,
+    claims: &[Claim],
+    work: impl FnOnce() -> Result<(), Fault>,
+) -> Ran {
     let strand = stream.strand();
-    let visitor = strand
-        .visit()
-        .map_err(refused)?
-        .map_err(|_| wait::deadlock(&strand.point()))?;
     visitor.until(None);
     let point = visitor.point().clone();
-    match visitor.enter() {
-        Err(failure) => Ok(Ran {
-            point,
-            failure: Some(Why::Skipped(failure)),
-        }),
-        Ok(inside) => {
-            let outcome = guarded(site, work);
-            // Asked inside: if the work has acknowledged a failure of its own, it is in the next
-            // epoch now, and that failure is over.
-            let point = strand.point();
-            let failure = match outcome {
-                Ok(()) => point.failure(),
-                Err(fault) => Some(strand.fail_within(point.n(), fault)),
-            };
-            inside.finish(Ok(()));
-            Ok(Ran {
-                point,
-                failure: failure.map(Why::Failed),
-            })
+    let inside = match visitor.enter() {
+        Ok(inside) => inside,
+        Err(failure) => {
+            storage::skip(claims, &failure);
+            let failure = Some(Why::Skipped(failure));
+            return Ran { point, failure };
         }
-    }
+    };
+    let outcome = work();
+    // Asked inside: if the work has acknowledged a failure of its own, it is in the next epoch now,
+    // and that failure is over.
+    let point = strand.point();
+    let failure = match outcome {
+        Ok(()) => point.failure(),
+        Err(fault) => Some(strand.fail_within(point.n(), fault)),
+    };
+    inside.finish(Ok(()));
+    let failure = failure.map(Why::Failed);
+    Ran { point, failure }
 }
 
 /// Work from inside the stream's own work is part of the enclosing operation `n`.
 fn run_within(
     stream: &Stream,
     n: u64,
-    site: &'static Location<'static>,
-    work: impl FnOnce() -> Result<(), Reason>,
-) -> Ran {
-    let point = stream.strand().point();
-    let failure = match point.failure() {
-        Some(failure) => Some(Why::Skipped(failure)),
-        None => guarded(site, work)
-            .err()
-            .map(|fault| Why::Failed(stream.strand().fail_within(n, fault))),
-    };
-    Ran { point, failure }
+    claims: &[Claim],
+    work: impl FnOnce() -> Result<(), Fault>,
+) -> Result<Ran, Error> {
+    let strand = stream.strand();
+    let point = strand.point();
+    if let Some(failure) = point.failure() {
+        let failure = Some(Why::Skipped(failure));
+        return Ok(Ran { point, failure });
+    }
+    enter_within(stream, n, claims)?;
+    let outcome = work().err();
+    let failure = outcome.map(|fault| Why::Failed(strand.fail_within(n, fault)));
+    Ok(Ran { point, failure })
+}
+
+/// Waits for what the claims of work inside operation `n` must come after.
+fn enter_within(stream: &Stream, n: u64, claims: &[Claim]) -> Result<(), Error> {
+    let strand = stream.strand();
+    let submission = Submission::begin(stream.device(), claims)?;
+    let ahead = submission.ahead(strand);
+    let deadlock = |_| wait::deadlock(&strand.point());
+    let waits: Result<SmallVec<[_; 4]>, _> = ahead.iter().map(Position::wait).collect();
+    let mut waits = waits.map_err(deadlock)?;
+    submission.record(strand, n);
+    for wait in &mut waits {
+        wait.until(None);
+    }
+    Ok(())
 }
 
 fn guarded(

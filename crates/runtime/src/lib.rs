@@ -31,26 +31,39 @@
 //! # Forks
 //! A forked child that uses an inherited stream gets a device error at once. It can create its own.
 
+mod access;
+mod buffer;
 mod cpu;
 mod device;
 mod error;
 mod event;
 pub mod foreign;
 mod future;
+mod hazard;
 mod inline;
 mod outcome;
+mod pool;
 mod runtime;
 mod settings;
+mod storage;
 mod stream;
+mod task;
+mod transfer;
+mod view;
 mod wait;
 
+pub use access::{Access, Accesses, Read, Update, Write};
+pub use buffer::Buffer;
 pub use device::{Device, DeviceKind, devices};
 pub use error::Error;
 pub use event::{Event, EventWait};
 pub use future::{Future, FutureWait};
 pub use outcome::Outcome;
+pub use pool::MemoryStats;
 pub use runtime::shutdown;
 pub use stream::{Stream, StreamWait};
+pub use transfer::Pattern;
+pub use view::{View, ViewMut};
 
 /// The example of the README runs with those of the documentation.
 #[cfg(doctest)]

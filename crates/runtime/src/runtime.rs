@@ -10,14 +10,15 @@
 
 use std::any::Any;
 use std::io::{self, Write};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use clika_executor::{Config, Executor, Recruiter, Refused, Reporter, generation};
 
 use crate::device::Device;
 use crate::error::Error;
+use crate::pool::Pool;
 use crate::settings::Settings;
 use crate::stream::Stream;
 use crate::wait;
@@ -25,6 +26,8 @@ use crate::wait;
 pub(crate) struct Runtime {
     pub(crate) executor: Executor,
     pub(crate) settings: Settings,
+    /// The memory of the CPU.
+    pub(crate) pool: Arc<Pool>,
     /// The default stream of the CPU.
     default_stream: OnceLock<Stream>,
     /// What a binding keeps for as long as the runtime.
@@ -120,6 +123,7 @@ impl Runtime {
         Ok(Self {
             executor,
             settings,
+            pool: Pool::new(Device::cpu().total_memory()),
             default_stream: OnceLock::new(),
             binding: OnceLock::new(),
         })
@@ -164,7 +168,7 @@ pub(crate) fn refused(refused: Refused) -> Error {
         }
         Refused::NoThread(error) => Error::device(
             "no thread could be started for the runtime: allow this process more threads",
-            Some(std::sync::Arc::new(error)),
+            Some(Arc::new(error)),
         ),
         other => Error::device(other.to_string(), None),
     }

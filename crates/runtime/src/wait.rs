@@ -8,6 +8,7 @@ use clika_executor::{Failure, Point, Reason, Refused, Strand};
 
 use crate::error::{Cause, Error};
 use crate::runtime::refused;
+use crate::storage::Own;
 
 /// Refuses what was inherited by a fork: waiting for it would never end, and the parent's threads
 /// may have held its locks at that moment. Called before anything of it is looked at.
@@ -78,7 +79,11 @@ pub(crate) fn describe(failure: &Failure) -> String {
 /// The error for a failure.
 pub(crate) fn failed(failure: &Arc<Failure>) -> Error {
     let cause = match &failure.reason {
-        Reason::Returned(error) => Some(error.clone()),
+        Reason::Returned(error) => match error.downcast_ref::<Own>() {
+            // What the runtime itself found keeps its kind.
+            Some(Own(error)) => return error.in_operation(describe(failure)),
+            None => Some(error.clone()),
+        },
         Reason::ShutDown => return Error::cancelled(describe(failure), None),
         Reason::Panicked(_) | Reason::Foreign(_) => None,
     };

@@ -1,0 +1,410 @@
+//! What lies under a buffer: its memory, and the state of its bytes.
+//!
+//! # Protocol
+//! A storage has two sides, each under its own lock. *Order* belongs to whoever submits; it is told
+//! in [`hazard`](crate::hazard). *Content* belongs to whoever runs, and changes in the order in which
+//! conflicting operations run:
+//! * the memory, which the first writer allocates and which goes when the last user lets go;
+//! * the failure, if the bytes are not what they should be, until they are wholly overwritten;
+//! * who is at it right now: any number of readers, or one writer; and the views that outlive that.
+//!
+//! The order makes sure that an operation finds nobody in its way. It looks nevertheless: a view that
+//! a function made and kept is found here, and so would be any fault of the order itself, before two
+//! threads touch the same bytes.
+//!
+//! Lock order: orders by the storages' ids, then strands; content and pool are innermost. Nothing of
+//! a user's is dropped under these locks.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use clika_executor::sync::Mutex;
+use clika_executor::{Failure, Fault, Reason, Site, generation, is_inside};
+use smallvec::SmallVec;
+
+use crate::device::Device;
+use crate::error::Error;
+use crate::hazard::{Access, Order};
+use crate::pool::{ALIGNMENT, Block, Pool};
+
+pub(crate) struct Storage {
+    id: u64,
+    device: Device,
+    nbytes: usize,
+    generation: u64,
+    pool: Arc<Pool>,
+    pub(crate) order: Mutex<Order>,
+    content: Mutex<Content>,
+}
+
+#[derive(Default)]
+struct Content {
+    block: Option<Block>,
+    failure: Option<Arc<Failure>>,
+    readers: u32,
+    writer: bool,
+    /// The operation that has it as an argument, by its strand and number.
+    holder: Option<(u64, u64)>,
+    views: u32,
+    writable_views: u32,
+}
+
+/// Why an operation cannot be at the bytes.
+enum Refusal {
+    /// They are not what they should be.
+    Failed(Arc<Failure>),
+    Error(Error),
+}
+
+impl Storage {
+    pub(crate) fn new(device: Device, nbytes: usize, pool: Arc<Pool>) -> Arc<Self> {
+        static STORAGES: AtomicU64 = AtomicU64::new(0);
+        Arc::new(Self {
+            id: STORAGES.fetch_add(1, Ordering::Relaxed),
+            device,
+            nbytes,
+            generation: generation(),
+            pool,
+            order: Mutex::new(Order::new(nbytes)),
+            content: Mutex::new(Content::default()),
+        })
+    }
+
+    /// A number that no other storage of the process has: the order of locking.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(crate) fn device(&self) -> Device {
+        self.device
+    }
+
+    pub(crate) fn nbytes(&self) -> usize {
+        self.nbytes
+    }
+
+    /// Whether this process inherited it by a fork and must not touch it.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.generation != generation()
+    }
+
+    /// Refuses a storage that was inherited by a fork. Called before anything of it is looked at.
+    pub(crate) fn admit(&self) -> Result<(), Error> {
+        if self.is_inherited() {
+            return Err(Error::device(
+                "this buffer belongs to the process that this one was forked from: make one here",
+                None,
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether the calling thread runs the operation that has it as an argument.
+    pub(crate) fn is_held_here(&self) -> bool {
+        let holder = self.content.lock().holder;
+        holder.is_some_and(|(strand, n)| is_inside(strand, n))
+    }
+
+    /// Begins an operation at the bytes: where they are.
+    fn begin(&self, access: Access) -> Result<NonNull<u8>, Refusal> {
+        let mut content = self.content.lock();
+        content.look(access)?;
+        let start = self.locate(&mut content, access)?;
+        if access.writes() {
+            content.writer = true;
+        } else {
+            content.readers += 1;
+        }
+        Ok(start)
+    }
+
+    /// The memory, allocated if this is the first writer.
+    fn locate(&self, content: &mut Content, access: Access) -> Result<NonNull<u8>, Refusal> {
+        if let Some(block) = &content.block {
+            return Ok(block.start());
+        }
+        if self.nbytes == 0 {
+            return Ok(nowhere());
+        }
+        if access.needs_bytes() {
+            // The operation that should have written them was cancelled.
+            return Err(Refusal::Error(never_written()));
+        }
+        let block = self.pool.allocate(self.nbytes).map_err(Refusal::Error)?;
+        Ok(content.block.insert(block).start())
+    }
+
+    /// Ends an operation. One that has overwritten all of the bytes mends what failed before.
+    fn end(&self, access: Access, overwritten: bool) {
+        let mut content = self.content.lock();
+        if access.writes() {
+            content.writer = false;
+            content.holder = None;
+        } else {
+            content.readers -= 1;
+        }
+        let mended = overwritten.then(|| content.failure.take());
+        drop(content);
+        drop(mended);
+    }
+
+    /// The bytes are not what they should be.
+    fn fail(&self, failure: &Arc<Failure>) {
+        let before = self.content.lock().failure.replace(failure.clone());
+        drop(before);
+    }
+
+    /// Notes the operation that has it as an argument, while that runs.
+    fn hold(&self, strand: u64, n: u64) {
+        self.content.lock().holder = Some((strand, n));
+    }
+
+    /// Fills the memory of a storage that nobody else knows yet.
+    pub(crate) fn fill_fresh(&self, write: impl FnOnce(NonNull<u8>)) -> Result<(), Error> {
+        if self.nbytes > 0 {
+            let block = self.pool.allocate(self.nbytes)?;
+            write(block.start());
+            self.content.lock().block = Some(block);
+        }
+        self.order.lock().is_written();
+        Ok(())
+    }
+
+    /// Begins a view, which whoever submits knows of: where the bytes are.
+    pub(crate) fn begin_view(&self, writable: bool) -> Result<NonNull<u8>, Missing> {
+        let mut content = self.content.lock();
+        let access = if writable {
+            Access::Patch
+        } else {
+            Access::Read
+        };
+        let held = content
+            .holder
+            .is_some_and(|(strand, n)| is_inside(strand, n));
+        if !held {
+            content.look(access).map_err(Missing::from)?;
+        } else if let Some(failure) = &content.failure {
+            return Err(Missing::Failed(failure.clone()));
+        }
+        let start = self.locate(&mut content, access).map_err(Missing::from)?;
+        content.views += 1;
+        content.writable_views += u32::from(writable);
+        Ok(start)
+    }
+
+    pub(crate) fn end_view(&self, writable: bool) {
+        if self.is_inherited() {
+            return;
+        }
+        let mut content = self.content.lock();
+        content.views -= 1;
+        content.writable_views -= u32::from(writable);
+        drop(content);
+        self.order.lock().end_view(writable);
+    }
+
+    /// Calls `f` with where the bytes are, while nobody writes them: `None` if somebody does.
+    pub(crate) fn peek<R>(&self, f: impl FnOnce(NonNull<u8>) -> R) -> Result<Option<R>, Missing> {
+        let mut content = self.content.lock();
+        if content.writer || content.writable_views > 0 {
+            return Ok(None);
+        }
+        if let Some(failure) = &content.failure {
+            return Err(Missing::Failed(failure.clone()));
+        }
+        let start = self
+            .locate(&mut content, Access::Read)
+            .map_err(Missing::from)?;
+        Ok(Some(f(start)))
+    }
+
+    /// As [`peek`](Self::peek), for the operation that has it as an argument: it may write.
+    pub(crate) fn with_held<R>(&self, f: impl FnOnce(NonNull<u8>) -> R) -> Result<R, Missing> {
+        let mut content = self.content.lock();
+        let start = self
+            .locate(&mut content, Access::Patch)
+            .map_err(Missing::from)?;
+        Ok(f(start))
+    }
+}
+
+impl Content {
+    /// Whether an operation can be at the bytes.
+    fn look(&self, access: Access) -> Result<(), Refusal> {
+        let others_write = self.writer || self.writable_views > 0;
+        if others_write || (access.writes() && self.readers + self.views > 0) {
+            return Err(Refusal::Error(Error::invalid_argument(
+                "a view of the buffer is still there, which a function made of its argument: let \
+                 go of it before the function returns, or copy what it shows",
+            )));
+        }
+        match &self.failure {
+            Some(failure) if access.needs_whole() => Err(Refusal::Failed(failure.clone())),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        if self.is_inherited() {
+            // The parent's threads may have been at what it leads to: that stays as it is.
+            std::mem::forget(std::mem::take(self.order.get_mut()));
+            std::mem::forget(std::mem::take(self.content.get_mut()));
+        }
+    }
+}
+
+/// Why there are no bytes to look at.
+pub enum Missing {
+    /// What should have written them failed.
+    Failed(Arc<Failure>),
+    Error(Error),
+}
+
+impl From<Refusal> for Missing {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Failed(failure) => Self::Failed(failure),
+            Refusal::Error(error) => Self::Error(error),
+        }
+    }
+}
+
+/// Where the bytes of an empty buffer are.
+fn nowhere() -> NonNull<u8> {
+    #[repr(align(64))]
+    struct Aligned;
+    const { assert!(align_of::<Aligned>() == ALIGNMENT) };
+    NonNull::<Aligned>::dangling().cast()
+}
+
+pub(crate) fn never_written() -> Error {
+    Error::invalid_argument(
+        "nothing was written to this buffer, so there is nothing to read: fill it, copy to it, or \
+         submit what writes it first",
+    )
+}
+
+/// What an operation does to one storage.
+#[derive(Clone)]
+pub struct Claim {
+    pub(crate) storage: Arc<Storage>,
+    pub(crate) access: Access,
+}
+
+/// An operation at the bytes of its claims, from its begin to its end.
+pub struct Held<'a> {
+    claims: &'a [Claim],
+    /// Where the bytes of those are that it is at.
+    starts: SmallVec<[NonNull<u8>; 4]>,
+}
+
+// SAFETY: it gives out addresses and no access. Who makes slices of them sees to it that no two
+// threads write, or read and write, the same bytes.
+#[allow(unsafe_code, reason = "see above")]
+unsafe impl Sync for Held<'_> {}
+
+impl<'a> Held<'a> {
+    /// Begins an operation at all of its claims, or at none.
+    pub(crate) fn begin(claims: &'a [Claim], site: Site) -> Result<Self, Fault> {
+        let mut held = Self {
+            claims,
+            starts: SmallVec::new(),
+        };
+        for claim in claims {
+            match claim.storage.begin(claim.access) {
+                Ok(start) => held.starts.push(start),
+                Err(refusal) => {
+                    drop(held);
+                    return Err(failing(claims, refusal.into_fault(site)));
+                }
+            }
+        }
+        Ok(held)
+    }
+
+    /// Notes that the claims are the arguments of operation `n` of a strand.
+    pub(crate) fn hold(&self, strand: u64, n: u64) {
+        for claim in self.claims.iter().filter(|claim| claim.access.writes()) {
+            claim.storage.hold(strand, n);
+        }
+    }
+
+    /// Where the bytes of a claim are.
+    pub(crate) fn start(&self, claim: usize) -> NonNull<u8> {
+        self.starts[claim]
+    }
+
+    /// Where the bytes of the first claim are, if there is any.
+    pub(crate) fn first(&self) -> Option<NonNull<u8>> {
+        self.starts.first().copied()
+    }
+
+    /// The number of the last claim.
+    pub(crate) fn last(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// Ends the operation: what it should have written has failed if it did, and is whole if not.
+    pub(crate) fn end(mut self, outcome: Result<(), Fault>) -> Result<(), Fault> {
+        self.leave(outcome.is_ok());
+        outcome.map_err(|fault| failing(self.claims, fault))
+    }
+
+    fn leave(&mut self, done: bool) {
+        let starts = std::mem::take(&mut self.starts);
+        for claim in &self.claims[..starts.len()] {
+            let overwritten = done && claim.access == Access::Overwrite;
+            claim.storage.end(claim.access, overwritten);
+        }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.leave(false);
+    }
+}
+
+impl Refusal {
+    fn into_fault(self, site: Site) -> Fault {
+        match self {
+            Self::Failed(failure) => Fault::passed(failure),
+            Self::Error(error) => Fault::new(Reason::Returned(Arc::new(Own(error))), site),
+        }
+    }
+}
+
+/// A fault whose failure becomes that of all that these claims should have written.
+pub(crate) fn failing(claims: &[Claim], fault: Fault) -> Fault {
+    let written: Vec<Arc<Storage>> = claims
+        .iter()
+        .filter(|claim| claim.access.writes())
+        .map(|claim| claim.storage.clone())
+        .collect();
+    if written.is_empty() {
+        return fault;
+    }
+    fault.left_to(move |failure| written.iter().for_each(|storage| storage.fail(failure)))
+}
+
+/// The operation was skipped because of `why`, so what it should have written has failed.
+pub(crate) fn skip(claims: &[Claim], why: &Arc<Failure>) {
+    for claim in claims.iter().filter(|claim| claim.access.writes()) {
+        claim.storage.fail(why);
+    }
+}
+
+/// An error of the runtime's own, as the reason of a failure.
+#[derive(Debug)]
+pub(crate) struct Own(pub(crate) Error);
+
+impl std::fmt::Display for Own {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Own {}

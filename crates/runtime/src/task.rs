@@ -1,0 +1,144 @@
+//! Operations with declared accesses.
+
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::sync::Arc;
+
+use clika_executor::{Failure, Fault, Kind, Operation, Reason};
+
+use crate::error::Error;
+use crate::future::{Future, Value};
+use crate::hazard::Submission;
+use crate::inline::{self, Ran};
+use crate::runtime::refused;
+use crate::storage::{self, Claim, Held};
+use crate::stream::Stream;
+
+/// Where an operation runs.
+pub(crate) trait Lane: Send + 'static {
+    const KIND: Kind;
+}
+
+/// On a native worker.
+pub(crate) struct OnWorker;
+/// On a thread that may block.
+pub(crate) struct OnHost;
+/// On whichever thread reaches it: it is brief.
+pub(crate) struct Anywhere;
+
+impl Lane for OnWorker {
+    const KIND: Kind = Kind::Native;
+}
+
+impl Lane for OnHost {
+    const KIND: Kind = Kind::Host;
+}
+
+impl Lane for Anywhere {
+    const KIND: Kind = Kind::Brief;
+}
+
+/// The claims of an operation.
+pub trait Claims: AsRef<[Claim]> + Clone + Send + 'static {}
+
+impl<C: AsRef<[Claim]> + Clone + Send + 'static> Claims for C {}
+
+/// What an operation does, at the bytes of its claims.
+pub(crate) trait Work: FnOnce(&Held<'_>) -> Result<(), Reason> + Send + 'static {}
+
+impl<W: FnOnce(&Held<'_>) -> Result<(), Reason> + Send + 'static> Work for W {}
+
+struct Task<C, W, L> {
+    claims: C,
+    work: W,
+    site: &'static Location<'static>,
+    lane: PhantomData<L>,
+}
+
+impl<C: Claims, W: Work, L: Lane> Operation for Task<C, W, L> {
+    const KIND: Kind = L::KIND;
+
+    fn run(self) -> Result<(), Fault> {
+        perform(self.claims.as_ref(), self.site, self.work)
+    }
+
+    fn skip(self, why: &Arc<Failure>) {
+        storage::skip(self.claims.as_ref(), why);
+    }
+}
+
+/// Does `work` at the bytes of `claims`.
+fn perform(
+    claims: &[Claim],
+    site: &'static Location<'static>,
+    work: impl Work,
+) -> Result<(), Fault> {
+    let held = Held::begin(claims, Some(site))?;
+    let done = catch_unwind(AssertUnwindSafe(|| work(&held)));
+    let outcome = done.unwrap_or_else(|payload| Err(Reason::from_panic(payload)));
+    held.end(outcome.map_err(|reason| Fault::new(reason, Some(site))))
+}
+
+/// An operation to be submitted.
+pub(crate) struct Submit<'a, C> {
+    pub(crate) stream: &'a Stream,
+    pub(crate) claims: C,
+    pub(crate) site: &'static Location<'static>,
+}
+
+impl<C: Claims> Submit<'_, C> {
+    /// Submits it. On the default stream it has run, and its failure is returned, acknowledged.
+    pub(crate) fn run<L: Lane>(self, _lane: L, work: impl Work) -> Result<(), Error> {
+        if self.stream.is_default() {
+            return inline::settle(self.run_here(work)?);
+        }
+        // Kept, since the operation owns its own, and may be over before its position is noted.
+        let claims = self.claims.clone();
+        let strand = self.stream.strand();
+        let submission = Submission::begin(self.stream.device(), claims.as_ref())?;
+        let ahead = submission.ahead(strand);
+        let (n, start) = strand
+            .push_after(ahead, self.task::<L>(work))
+            .map_err(refused)?;
+        submission.record(strand, n);
+        drop(start);
+        Ok(())
+    }
+
+    /// Submits it, for its value.
+    pub(crate) fn call<L: Lane, T: Send + 'static>(
+        self,
+        _lane: L,
+        value: Arc<Value<T>>,
+        work: impl Work,
+    ) -> Result<Future<T>, Error> {
+        let stream = self.stream.clone();
+        if stream.is_default() {
+            return Ok(Future::of_ran(stream, self.run_here(work)?, value));
+        }
+        let claims = self.claims.clone();
+        let strand = stream.strand();
+        let submission = Submission::begin(stream.device(), claims.as_ref())?;
+        let ahead = submission.ahead(strand);
+        let (point, start) = strand
+            .push_at_after(ahead, self.task::<L>(work))
+            .map_err(refused)?;
+        submission.record(strand, point.n());
+        drop(start);
+        Ok(Future::new(stream, point, value))
+    }
+
+    fn run_here(self, work: impl Work) -> Result<Ran, Error> {
+        let claims = self.claims.as_ref();
+        inline::run_at(self.stream, claims, || perform(claims, self.site, work))
+    }
+
+    fn task<L: Lane>(self, work: impl Work) -> impl Operation {
+        Task {
+            claims: self.claims,
+            work,
+            site: self.site,
+            lane: PhantomData::<L>,
+        }
+    }
+}

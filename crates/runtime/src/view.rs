@@ -1,0 +1,257 @@
+//! Views: the host looks at the bytes of a buffer in place.
+//!
+//! A view is told to whoever submits before it waits, so nothing that conflicts is submitted from
+//! then on; then it waits for what was. So it needs no place on a timeline, and lives as long as it
+//! likes.
+#![allow(
+    unsafe_code,
+    reason = "makes slices of the memory behind buffers; each block states its reason"
+)]
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::slice;
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use clika_executor::Position;
+
+use crate::buffer::Buffer;
+use crate::error::Error;
+use crate::hazard::{self, Positions};
+use crate::storage::{Missing, Storage};
+use crate::wait;
+
+/// The host reads a buffer in place: a `&[T]`. Made by [`Buffer::view`].
+pub struct View<T>(RawView, PhantomData<fn() -> T>);
+
+/// The host reads and writes a buffer in place: a `&mut [T]`. Made by [`Buffer::view_mut`].
+pub struct ViewMut<T>(RawView, PhantomData<fn() -> T>);
+
+impl Buffer {
+    /// Lets the host read the buffer in place, as elements of type `T`, once everything submitted so
+    /// far that writes to it has run.
+    ///
+    /// While the view lives, submitting what writes to the buffer is an invalid argument.
+    ///
+    /// # Errors
+    /// Invalid argument if nothing was written to it, if it is being viewed for writing, or if its size
+    /// is no multiple of that of `T`; the failure of what should have written it; a deadlock inside
+    /// work that this would wait for.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use clika_runtime::{Buffer, Device, Stream};
+    ///
+    /// let stream = Stream::create(Device::cpu())?;
+    /// let buffer = Buffer::from_slice(Device::cpu(), &[1_u8, 2, 3])?;
+    /// let view = buffer.view::<u8>()?;
+    /// assert_eq!(*view, [1, 2, 3]);
+    /// assert!(stream.fill(&buffer, 0..3, 0_u8).unwrap_err().is_invalid_argument());
+    /// drop(view);
+    /// stream.fill(&buffer, 0..3, 0_u8)?;
+    /// # Ok::<(), clika_runtime::Error>(())
+    /// ```
+    pub fn view<T: Pod + Sync>(&self) -> Result<View<T>, Error> {
+        self.check_elements::<T>()?;
+        Ok(View(RawView::new(self, false)?, PhantomData))
+    }
+
+    /// Lets the host read and write the buffer in place, once everything submitted so far that uses it
+    /// has run. Bytes that nothing wrote before are unspecified.
+    ///
+    /// While the view lives, submitting what uses the buffer is an invalid argument.
+    ///
+    /// # Errors
+    /// As for [`view`](Self::view); invalid argument if it is being viewed already.
+    pub fn view_mut<T: Pod + Send>(&self) -> Result<ViewMut<T>, Error> {
+        self.check_elements::<T>()?;
+        Ok(ViewMut(RawView::new(self, true)?, PhantomData))
+    }
+
+    fn check_elements<T>(&self) -> Result<(), Error> {
+        const { assert!(align_of::<T>() <= crate::pool::ALIGNMENT) };
+        let (nbytes, size) = (self.nbytes(), size_of::<T>().max(1));
+        if nbytes.is_multiple_of(size) {
+            return Ok(());
+        }
+        Err(Error::invalid_argument(format!(
+            "a buffer of {nbytes} bytes does not hold a whole number of elements of {size} bytes"
+        )))
+    }
+}
+
+impl<T: Pod> Deref for View<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: nobody writes while a view lives.
+        unsafe { slice::from_raw_parts(self.0.start.cast().as_ptr(), self.0.count::<T>()) }
+    }
+}
+
+impl<T: Pod> Deref for ViewMut<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: as below, and this borrows the view.
+        unsafe { slice::from_raw_parts(self.0.start.cast().as_ptr(), self.0.count::<T>()) }
+    }
+}
+
+impl<T: Pod> DerefMut for ViewMut<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: nobody else is at the bytes while a writable view lives, and
+        // this borrows the view for itself.
+        unsafe { slice::from_raw_parts_mut(self.0.start.cast().as_ptr(), self.0.count::<T>()) }
+    }
+}
+
+impl<T> fmt::Debug for View<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "View({} bytes)", self.0.storage.nbytes())
+    }
+}
+
+impl<T> fmt::Debug for ViewMut<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ViewMut({} bytes)", self.0.storage.nbytes())
+    }
+}
+
+/// A view that was asked for, and what it waits for. Dropping it takes the wish back.
+pub struct ViewRequest {
+    storage: Option<Arc<Storage>>,
+    writable: bool,
+    positions: Positions,
+}
+
+impl ViewRequest {
+    /// Asks for a view: nothing that conflicts is submitted from here on.
+    ///
+    /// # Errors
+    /// As for [`Buffer::view`], but for failures and deadlocks.
+    pub fn new(buffer: &Buffer, writable: bool) -> Result<Self, Error> {
+        let storage = buffer.storage().clone();
+        let positions = hazard::begin_view(&storage, writable)?;
+        Ok(Self {
+            storage: Some(storage),
+            writable,
+            positions,
+        })
+    }
+
+    /// What is to be reached before [`finish`](Self::finish).
+    #[must_use]
+    pub fn positions(&self) -> &[Position] {
+        &self.positions
+    }
+
+    /// The view.
+    ///
+    /// # Errors
+    /// Why there are no bytes to look at.
+    pub fn finish(mut self) -> Result<RawView, Missing> {
+        let Some(storage) = self.storage.take() else {
+            unreachable!("taken here only");
+        };
+        match storage.begin_view(self.writable) {
+            Ok(start) => Ok(RawView {
+                storage,
+                start,
+                writable: self.writable,
+            }),
+            Err(missing) => {
+                self.storage = Some(storage);
+                Err(missing)
+            }
+        }
+    }
+}
+
+impl Drop for ViewRequest {
+    fn drop(&mut self) {
+        if let Some(storage) = self.storage.take()
+            && !storage.is_inherited()
+        {
+            storage.order.lock().end_view(self.writable);
+        }
+    }
+}
+
+impl fmt::Debug for ViewRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ViewRequest").field(&self.positions).finish()
+    }
+}
+
+/// A view by its address. The bytes stay where they are, and nothing that conflicts runs, until it is
+/// dropped.
+pub struct RawView {
+    storage: Arc<Storage>,
+    start: NonNull<u8>,
+    writable: bool,
+}
+
+// SAFETY: it gives out an address and no access, and belongs to no thread.
+unsafe impl Send for RawView {}
+// SAFETY: as above.
+unsafe impl Sync for RawView {}
+
+impl RawView {
+    fn new(buffer: &Buffer, writable: bool) -> Result<Self, Error> {
+        let request = ViewRequest::new(buffer, writable)?;
+        for position in request.positions() {
+            let mut wait = position.wait().map_err(|_| {
+                Error::deadlock(format!(
+                    "this would wait for itself: what was submitted to stream '{}' must run before \
+                     the buffer can be viewed, and waits for the work that makes this call",
+                    position.strand().name()
+                ))
+            })?;
+            wait.until(None);
+        }
+        request.finish().map_err(|missing| missing.into_error())
+    }
+
+    /// The first byte.
+    #[must_use]
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// How many bytes there are.
+    #[must_use]
+    pub fn nbytes(&self) -> usize {
+        self.storage.nbytes()
+    }
+
+    fn count<T>(&self) -> usize {
+        self.nbytes() / size_of::<T>().max(1)
+    }
+}
+
+impl fmt::Debug for RawView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RawView({} bytes)", self.nbytes())
+    }
+}
+
+impl Drop for RawView {
+    fn drop(&mut self) {
+        self.storage.end_view(self.writable);
+    }
+}
+
+impl Missing {
+    /// The same as an error.
+    pub(crate) fn into_error(self) -> Error {
+        match self {
+            Self::Failed(failure) => wait::failed(&failure),
+            Self::Error(error) => error,
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! Buffers: order without asking, memory, failed data.
+
+mod basics;
