@@ -15,6 +15,7 @@ use std::ptr::NonNull;
 use std::slice;
 
 use bytemuck::Pod;
+use clika_executor::Site;
 
 use crate::error::Error;
 use crate::outcome::Outcome;
@@ -354,7 +355,7 @@ impl Stream {
         work: impl FnOnce(A::Slices<'_>) -> R + Send + 'static,
     ) -> Result<(), Error> {
         accesses.check()?;
-        let submit = self.submit_at(accesses.claims(), Location::caller());
+        let submit = self.submit_at(accesses.claims(), Some(Location::caller()));
         submit.run(OnWorker, move |held| {
             // SAFETY: `held` is at these claims, and this is the only call.
             work(unsafe { accesses.slices(held, None) }).into_result()
@@ -372,7 +373,7 @@ impl Stream {
         work: impl FnOnce(A::Slices<'_>) -> R + Send + 'static,
     ) -> Result<(), Error> {
         accesses.check()?;
-        let submit = self.submit_at(accesses.claims(), Location::caller());
+        let submit = self.submit_at(accesses.claims(), Some(Location::caller()));
         submit.run(OnHost, move |held| {
             // SAFETY: as in `run`.
             work(unsafe { accesses.slices(held, None) }).into_result()
@@ -414,7 +415,7 @@ impl Stream {
         accesses.check()?;
         accesses.check_parts(count)?;
         let executor = &runtime()?.executor;
-        let submit = self.submit_at(accesses.claims(), Location::caller());
+        let submit = self.submit_at(accesses.claims(), Some(Location::caller()));
         submit.run(OnWorker, move |held| {
             executor.parallel_for(count, grain, |range| {
                 // SAFETY: `held` is at these claims until `parallel_for` has returned, and no two
@@ -426,11 +427,7 @@ impl Stream {
         })
     }
 
-    pub(crate) fn submit_at<C>(
-        &self,
-        claims: C,
-        site: &'static Location<'static>,
-    ) -> Submit<'_, C> {
+    pub(crate) fn submit_at<C>(&self, claims: C, site: Site) -> Submit<'_, C> {
         Submit {
             stream: self,
             claims,

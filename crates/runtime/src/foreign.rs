@@ -7,17 +7,25 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::buffer::Buffer;
 use crate::device::Device;
 use crate::error::Error;
 use crate::event::Event;
+use crate::hazard::{self, Access};
 use crate::runtime;
+use crate::storage::{self, Claim, Held};
 use crate::stream::Stream;
 use crate::wait;
 
+pub use crate::hazard::{Positions, number_function};
 pub use crate::runtime::Binding;
+pub use crate::storage::Missing;
+pub use crate::transfer::{Transfer, Wanted, peek};
+pub use crate::view::{RawView, ViewRequest};
 pub use clika_executor::{
     Deadlock, Executor, Failure, Fault, ForeignThread, Host, Inside, Kind, Next, Operation, Origin,
-    Point, Reason, Recruiter, Refused, Reporter, Strand, Visitor, Wait, generation,
+    Point, Position, Reason, Recruiter, Refused, Reporter, Start, Strand, Visitor, Wait,
+    generation,
 };
 
 /// The executor of this process, which is started by that.
@@ -100,8 +108,127 @@ pub fn deadlock(point: &Point) -> Error {
     wait::deadlock(point)
 }
 
+/// The error for a failure that is not of the binding's own language.
+#[must_use]
+pub fn failed(failure: &Arc<Failure>) -> Error {
+    wait::failed(failure)
+}
+
 /// The error for a wait for `point` that reached its time limit.
 #[must_use]
 pub fn timed_out(point: &Point) -> Error {
     wait::timed_out(point)
+}
+
+/// The buffers among the arguments of a function of another language, which it may read and write.
+pub struct Arguments(Vec<Claim>);
+
+impl Arguments {
+    /// These buffers, each once.
+    #[must_use]
+    pub fn new<'a>(buffers: impl IntoIterator<Item = &'a Buffer>) -> Self {
+        let claim = |buffer: &Buffer| buffer.claim(Access::Patch);
+        let mut claims: Vec<Claim> = buffers.into_iter().map(claim).collect();
+        claims.sort_unstable_by_key(|claim| claim.storage.id());
+        claims.dedup_by_key(|claim| claim.storage.id());
+        Self(claims)
+    }
+
+    /// Submits `operation` to a created stream, in the order that the buffers ask for. The stream goes
+    /// on once the second value is dropped.
+    ///
+    /// # Errors
+    /// As for [`Stream::run`].
+    pub fn push<T: Operation>(&self, stream: &Stream, operation: T) -> Result<(u64, Start), Error> {
+        crate::task::push(stream, &self.0, operation)
+    }
+
+    /// Takes a place in the order of a default stream.
+    ///
+    /// # Errors
+    /// As for [`Stream::run`].
+    pub fn enter(&self, stream: &Stream) -> Result<Visitor, Error> {
+        crate::inline::enter(stream, &self.0)
+    }
+
+    /// Makes the function part of operation `n` of a default stream, which the caller is inside of.
+    /// What is to be waited for before it runs.
+    ///
+    /// # Errors
+    /// As for [`Stream::run`].
+    pub fn enter_within(&self, stream: &Stream, n: u64) -> Result<Positions, Error> {
+        order_within(stream, &self.0, n)
+    }
+
+    /// Begins the function, as operation `n` of a strand: access to the buffers is direct until it
+    /// ends.
+    ///
+    /// # Errors
+    /// The fault that it is to be ended with, without having run.
+    pub fn begin(self, strand: &Strand, n: u64) -> Result<Using, Fault> {
+        Held::begin(&self.0, None, Some((strand.id(), n)))?.leave_to_owner();
+        Ok(Using(self.0))
+    }
+
+    /// The function is skipped because of `why`.
+    pub fn skip(&self, why: &Arc<Failure>) {
+        storage::skip(&self.0, why);
+    }
+}
+
+/// A function at the buffers among its arguments. Dropping it ends that without an outcome.
+pub struct Using(Vec<Claim>);
+
+impl Using {
+    /// Ends the function. The fault that it gives out takes the buffers along.
+    ///
+    /// # Errors
+    /// The given fault.
+    pub fn end(mut self, outcome: Result<(), Fault>) -> Result<(), Fault> {
+        let claims = std::mem::take(&mut self.0);
+        Held::taken_over(&claims).end(outcome)
+    }
+}
+
+impl Drop for Using {
+    fn drop(&mut self) {
+        if self.0.iter().all(|claim| !claim.storage.is_inherited()) {
+            drop(Held::taken_over(&self.0));
+        }
+    }
+}
+
+impl std::fmt::Debug for Using {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Using({} buffers)", self.0.len())
+    }
+}
+
+impl std::fmt::Debug for Arguments {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Arguments({} buffers)", self.0.len())
+    }
+}
+
+pub(crate) fn order_within(stream: &Stream, claims: &[Claim], n: u64) -> Result<Positions, Error> {
+    let strand = stream.strand();
+    let submission = hazard::Submission::begin(stream.device(), claims)?;
+    let ahead = submission.ahead(strand);
+    submission.record(strand, n);
+    Ok(ahead)
+}
+
+/// Whether the calling thread is inside the function that has `buffer` as an argument.
+#[must_use]
+pub fn holds(buffer: &Buffer) -> bool {
+    !buffer.storage().is_inherited() && buffer.storage().is_held_here()
+}
+
+/// The last write to `buffer` that was submitted before a function, if it is not reached: what the
+/// function waits for that looks at a buffer which is none of its arguments.
+///
+/// # Errors
+/// Invalid argument if nothing is written to it; a device error if it was inherited by a fork.
+pub fn last_write_before(buffer: &Buffer, function: u64) -> Result<Option<Position>, Error> {
+    hazard::last_write_before(buffer.storage(), function)
 }

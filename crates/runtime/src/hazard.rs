@@ -91,13 +91,14 @@ struct Writer {
 type Garbage = SmallVec<[Position; 4]>;
 
 /// Positions that an operation waits for.
-pub(crate) type Positions = SmallVec<[Position; 4]>;
+pub type Positions = SmallVec<[Position; 4]>;
 
 /// Functions submitted so far, of the kind that may look at storages that are none of its arguments.
 static FUNCTIONS: Apart<AtomicU64> = Apart(AtomicU64::new(0));
 
-/// The number of a function that is submitted now.
-pub(crate) fn number_function() -> u64 {
+/// The number of a function that is submitted now, which may look at buffers that are none of its arguments.
+#[must_use]
+pub fn number_function() -> u64 {
     FUNCTIONS.0.fetch_add(1, Ordering::AcqRel) + 1
 }
 
@@ -214,6 +215,11 @@ impl Order {
             .partition_point(|writer| writer.behind < function);
         let last = self.writers.get(before.checked_sub(1)?)?;
         (!last.position.is_reached()).then(|| last.position.clone())
+    }
+
+    /// The last write.
+    pub(crate) fn last_write(&self) -> Option<Position> {
+        self.writers.back().map(|writer| writer.position.clone())
     }
 
     pub(crate) fn end_view(&mut self, writable: bool) {

@@ -15,6 +15,7 @@
 //! Lock order: orders by the storages' ids, then strands; content and pool are innermost. Nothing of
 //! a user's is dropped under these locks.
 
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,6 +47,8 @@ struct Content {
     writer: bool,
     /// The operation that has it as an argument, by its strand and number.
     holder: Option<(u64, u64)>,
+    /// Functions inside that operation that have it as an argument too.
+    nested: u32,
     views: u32,
     writable_views: u32,
 }
@@ -107,9 +110,15 @@ impl Storage {
     }
 
     /// Begins an operation at the bytes: where they are.
-    fn begin(&self, access: Access) -> Result<NonNull<u8>, Refusal> {
+    fn begin(&self, access: Access, holder: Option<(u64, u64)>) -> Result<NonNull<u8>, Refusal> {
         let mut content = self.content.lock();
+        if holder.is_some() && content.holder == holder {
+            let start = self.locate(&mut content, access)?;
+            content.nested += 1;
+            return Ok(start);
+        }
         content.look(access)?;
+        content.holder = holder;
         let start = self.locate(&mut content, access)?;
         if access.writes() {
             content.writer = true;
@@ -138,9 +147,13 @@ impl Storage {
     /// Ends an operation. One that has overwritten all of the bytes mends what failed before.
     fn end(&self, access: Access, overwritten: bool) {
         let mut content = self.content.lock();
+        if content.nested > 0 {
+            content.nested -= 1;
+            return;
+        }
+        content.holder = None;
         if access.writes() {
             content.writer = false;
-            content.holder = None;
         } else {
             content.readers -= 1;
         }
@@ -153,11 +166,6 @@ impl Storage {
     fn fail(&self, failure: &Arc<Failure>) {
         let before = self.content.lock().failure.replace(failure.clone());
         drop(before);
-    }
-
-    /// Notes the operation that has it as an argument, while that runs.
-    fn hold(&self, strand: u64, n: u64) {
-        self.content.lock().holder = Some((strand, n));
     }
 
     /// Fills the memory of a storage that nobody else knows yet.
@@ -204,7 +212,7 @@ impl Storage {
         self.order.lock().end_view(writable);
     }
 
-    /// Calls `f` with where the bytes are, while nobody writes them: `None` if somebody does.
+    /// Calls `f` with where the bytes are, while nobody begins to write: `None` if somebody does.
     pub(crate) fn peek<R>(&self, f: impl FnOnce(NonNull<u8>) -> R) -> Result<Option<R>, Missing> {
         let mut content = self.content.lock();
         if content.writer || content.writable_views > 0 {
@@ -222,6 +230,12 @@ impl Storage {
     /// As [`peek`](Self::peek), for the operation that has it as an argument: it may write.
     pub(crate) fn with_held<R>(&self, f: impl FnOnce(NonNull<u8>) -> R) -> Result<R, Missing> {
         let mut content = self.content.lock();
+        let holder = content.holder;
+        if !holder.is_some_and(|(strand, n)| is_inside(strand, n)) {
+            return Err(Missing::Error(Error::invalid_argument(
+                "the buffer is no argument of the function that this is called in",
+            )));
+        }
         let start = self
             .locate(&mut content, Access::Patch)
             .map_err(Missing::from)?;
@@ -235,8 +249,9 @@ impl Content {
         let others_write = self.writer || self.writable_views > 0;
         if others_write || (access.writes() && self.readers + self.views > 0) {
             return Err(Refusal::Error(Error::invalid_argument(
-                "a view of the buffer is still there, which a function made of its argument: let \
-                 go of it before the function returns, or copy what it shows",
+                "the buffer is still in use: by a view that a function made of its argument and \
+                 kept, or by the work that this is part of. Let go of the view before the function \
+                 returns, or copy what it shows",
             )));
         }
         match &self.failure {
@@ -260,6 +275,7 @@ impl Drop for Storage {
 pub enum Missing {
     /// What should have written them failed.
     Failed(Arc<Failure>),
+    /// They were never written, or cannot be looked at.
     Error(Error),
 }
 
@@ -307,14 +323,19 @@ pub struct Held<'a> {
 unsafe impl Sync for Held<'_> {}
 
 impl<'a> Held<'a> {
-    /// Begins an operation at all of its claims, or at none.
-    pub(crate) fn begin(claims: &'a [Claim], site: Site) -> Result<Self, Fault> {
+    /// Begins an operation at all of its claims, or at none. `holder`: they are the arguments of this
+    /// operation of a strand.
+    pub(crate) fn begin(
+        claims: &'a [Claim],
+        site: Site,
+        holder: Option<(u64, u64)>,
+    ) -> Result<Self, Fault> {
         let mut held = Self {
             claims,
             starts: SmallVec::new(),
         };
         for claim in claims {
-            match claim.storage.begin(claim.access) {
+            match claim.storage.begin(claim.access, holder) {
                 Ok(start) => held.starts.push(start),
                 Err(refusal) => {
                     drop(held);
@@ -325,11 +346,22 @@ impl<'a> Held<'a> {
         Ok(held)
     }
 
-    /// Notes that the claims are the arguments of operation `n` of a strand.
-    pub(crate) fn hold(&self, strand: u64, n: u64) {
-        for claim in self.claims.iter().filter(|claim| claim.access.writes()) {
-            claim.storage.hold(strand, n);
-        }
+    /// Goes on without this value: whoever owns the claims ends it.
+    pub(crate) fn leave_to_owner(mut self) {
+        self.starts = SmallVec::new();
+    }
+
+    /// An operation that was left to the owner of its claims, to be ended.
+    pub(crate) fn taken_over(claims: &'a [Claim]) -> Self {
+        let starts = claims.iter().map(|_| nowhere()).collect();
+        Self { claims, starts }
+    }
+
+    /// Inside the function that has all the claims as arguments: direct access.
+    pub(crate) fn inside(claims: &'a [Claim]) -> Result<ManuallyDrop<Self>, Missing> {
+        let locate = |claim: &Claim| claim.storage.with_held(|start| start);
+        let starts = claims.iter().map(locate).collect::<Result<_, _>>()?;
+        Ok(ManuallyDrop::new(Self { claims, starts }))
     }
 
     /// Where the bytes of a claim are.

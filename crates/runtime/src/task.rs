@@ -1,10 +1,10 @@
 //! Operations with declared accesses.
 
 use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use clika_executor::{Failure, Fault, Kind, Operation, Reason};
+use clika_executor::{Failure, Fault, Kind, Operation, Point, Reason, Site, Start};
 
 use crate::error::Error;
 use crate::future::{Future, Value};
@@ -51,7 +51,7 @@ impl<W: FnOnce(&Held<'_>) -> Result<(), Reason> + Send + 'static> Work for W {}
 struct Task<C, W, L> {
     claims: C,
     work: W,
-    site: &'static Location<'static>,
+    site: Site,
     lane: PhantomData<L>,
 }
 
@@ -68,22 +68,46 @@ impl<C: Claims, W: Work, L: Lane> Operation for Task<C, W, L> {
 }
 
 /// Does `work` at the bytes of `claims`.
-fn perform(
-    claims: &[Claim],
-    site: &'static Location<'static>,
-    work: impl Work,
-) -> Result<(), Fault> {
-    let held = Held::begin(claims, Some(site))?;
+pub(crate) fn perform(claims: &[Claim], site: Site, work: impl Work) -> Result<(), Fault> {
+    let held = Held::begin(claims, site, None)?;
     let done = catch_unwind(AssertUnwindSafe(|| work(&held)));
     let outcome = done.unwrap_or_else(|payload| Err(Reason::from_panic(payload)));
-    held.end(outcome.map_err(|reason| Fault::new(reason, Some(site))))
+    held.end(outcome.map_err(|reason| Fault::new(reason, site)))
+}
+
+/// Submits an operation to a created stream, in the order that its claims ask for.
+pub(crate) fn push(
+    stream: &Stream,
+    claims: &[Claim],
+    operation: impl Operation,
+) -> Result<(u64, Start), Error> {
+    let strand = stream.strand();
+    let submission = Submission::begin(stream.device(), claims)?;
+    let ahead = submission.ahead(strand);
+    let (n, start) = strand.push_after(ahead, operation).map_err(refused)?;
+    submission.record(strand, n);
+    Ok((n, start))
+}
+
+/// As [`push`]; the point that the operation ends at.
+pub(crate) fn push_at(
+    stream: &Stream,
+    claims: &[Claim],
+    operation: impl Operation,
+) -> Result<(Point, Start), Error> {
+    let strand = stream.strand();
+    let submission = Submission::begin(stream.device(), claims)?;
+    let ahead = submission.ahead(strand);
+    let (point, start) = strand.push_at_after(ahead, operation).map_err(refused)?;
+    submission.record(strand, point.n());
+    Ok((point, start))
 }
 
 /// An operation to be submitted.
 pub(crate) struct Submit<'a, C> {
     pub(crate) stream: &'a Stream,
     pub(crate) claims: C,
-    pub(crate) site: &'static Location<'static>,
+    pub(crate) site: Site,
 }
 
 impl<C: Claims> Submit<'_, C> {
@@ -93,16 +117,8 @@ impl<C: Claims> Submit<'_, C> {
             return inline::settle(self.run_here(work)?);
         }
         // Kept, since the operation owns its own, and may be over before its position is noted.
-        let claims = self.claims.clone();
-        let strand = self.stream.strand();
-        let submission = Submission::begin(self.stream.device(), claims.as_ref())?;
-        let ahead = submission.ahead(strand);
-        let (n, start) = strand
-            .push_after(ahead, self.task::<L>(work))
-            .map_err(refused)?;
-        submission.record(strand, n);
-        drop(start);
-        Ok(())
+        let (stream, claims) = (self.stream, self.claims.clone());
+        push(stream, claims.as_ref(), self.task::<L>(work)).map(drop)
     }
 
     /// Submits it, for its value.
@@ -117,15 +133,17 @@ impl<C: Claims> Submit<'_, C> {
             return Ok(Future::of_ran(stream, self.run_here(work)?, value));
         }
         let claims = self.claims.clone();
-        let strand = stream.strand();
-        let submission = Submission::begin(stream.device(), claims.as_ref())?;
-        let ahead = submission.ahead(strand);
-        let (point, start) = strand
-            .push_at_after(ahead, self.task::<L>(work))
-            .map_err(refused)?;
-        submission.record(strand, point.n());
+        let (point, start) = push_at(&stream, claims.as_ref(), self.task::<L>(work))?;
         drop(start);
         Ok(Future::new(stream, point, value))
+    }
+
+    /// Submits it to a created stream: the point that it ends at.
+    pub(crate) fn push<L: Lane>(self, _lane: L, work: impl Work) -> Result<Point, Error> {
+        let (stream, claims) = (self.stream, self.claims.clone());
+        let (point, start) = push_at(stream, claims.as_ref(), self.task::<L>(work))?;
+        drop(start);
+        Ok(point)
     }
 
     fn run_here(self, work: impl Work) -> Result<Ran, Error> {

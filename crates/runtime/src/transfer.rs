@@ -11,19 +11,19 @@ use std::slice;
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use clika_executor::Reason;
 use clika_executor::sync::Mutex;
+use clika_executor::{Failure, Fault, Point, Position, Reason, Site, Visitor};
 use smallvec::SmallVec;
 
 use crate::buffer::Buffer;
 use crate::error::Error;
 use crate::future::{Future, Value};
-use crate::hazard::Access;
+use crate::hazard::{Access, Positions};
 use crate::pool::Block;
 use crate::runtime::runtime;
-use crate::storage::{Claim, Held, Own, Storage};
+use crate::storage::{self, Claim, Held, Missing, Own, Storage};
 use crate::stream::Stream;
-use crate::task::{Anywhere, OnWorker};
+use crate::task::{Anywhere, OnWorker, Work};
 
 /// Copies and fills of at most this many bytes are brief: they run on whichever thread comes first.
 const BRIEF: usize = 4096;
@@ -77,7 +77,7 @@ impl Stream {
         range: Range<usize>,
         pattern: &[u8],
     ) -> Result<(), Error> {
-        Transfer::fill(buffer, range, pattern)?.submit(self, Location::caller())
+        Transfer::fill(buffer, range, pattern)?.submit(self, Some(Location::caller()))
     }
 
     /// Copies bytes of the host's into a buffer, from `offset` on. They have been read when this
@@ -88,7 +88,7 @@ impl Stream {
     /// none to keep them in until the copy runs.
     #[track_caller]
     pub fn copy_in(&self, source: &[u8], buffer: &Buffer, offset: usize) -> Result<(), Error> {
-        Transfer::copy_in(source, buffer, offset)?.submit(self, Location::caller())
+        Transfer::copy_in(source, buffer, offset)?.submit(self, Some(Location::caller()))
     }
 
     /// Copies `length` bytes from one buffer to another, or to another place of the same.
@@ -106,7 +106,7 @@ impl Stream {
         length: usize,
     ) -> Result<(), Error> {
         Transfer::copy(source, source_offset, target, target_offset, length)?
-            .submit(self, Location::caller())
+            .submit(self, Some(Location::caller()))
     }
 
     /// Copies a range of a buffer, in bytes, to the host.
@@ -132,7 +132,7 @@ impl Stream {
         buffer: &Buffer,
         range: Range<usize>,
     ) -> Result<Future<Vec<T>>, Error> {
-        let site = Location::caller();
+        let site = Some(Location::caller());
         let range = within(buffer.nbytes(), range)?;
         let size = size_of::<T>().max(1);
         if !range.len().is_multiple_of(size) {
@@ -265,21 +265,117 @@ impl Transfer {
     ///
     /// # Errors
     /// As for [`Stream::run`].
-    pub fn submit(self, stream: &Stream, site: &'static Location<'static>) -> Result<(), Error> {
-        let (deed, length) = (self.deed, self.length);
-        let submit = stream.submit_at(self.claims, site);
-        let work = move |held: &Held<'_>| {
-            if length > 0 {
-                deed.perform(held);
-            }
-            Ok(())
-        };
+    pub fn submit(self, stream: &Stream, site: Site) -> Result<(), Error> {
+        let (claims, length, work) = self.into_work();
+        let submit = stream.submit_at(claims, site);
         if length <= BRIEF {
             submit.run(Anywhere, work)
         } else {
             submit.run(OnWorker, work)
         }
     }
+
+    /// Submits it to a created stream: the point that it ends at.
+    ///
+    /// # Errors
+    /// As for [`Stream::run`].
+    pub fn push(self, stream: &Stream) -> Result<Point, Error> {
+        let (claims, length, work) = self.into_work();
+        let submit = stream.submit_at(claims, None);
+        if length <= BRIEF {
+            submit.push(Anywhere, work)
+        } else {
+            submit.push(OnWorker, work)
+        }
+    }
+
+    /// Takes a place in the order of a default stream.
+    ///
+    /// # Errors
+    /// As for [`Stream::run`].
+    pub fn enter(&self, stream: &Stream) -> Result<Visitor, Error> {
+        crate::inline::enter(stream, &self.claims)
+    }
+
+    /// Makes it part of operation `n` of a default stream, which the caller is inside of. What is to be
+    /// waited for before it runs.
+    ///
+    /// # Errors
+    /// As for [`Stream::run`].
+    pub fn enter_within(&self, stream: &Stream, n: u64) -> Result<Positions, Error> {
+        crate::foreign::order_within(stream, &self.claims, n)
+    }
+
+    /// Does it, in the order that it was entered in.
+    ///
+    /// # Errors
+    /// Its fault.
+    pub fn perform(self) -> Result<(), Fault> {
+        let (claims, _, work) = self.into_work();
+        crate::task::perform(&claims, None, work)
+    }
+
+    /// It is skipped because of `why`.
+    pub fn skip(&self, why: &Arc<Failure>) {
+        storage::skip(&self.claims, why);
+    }
+
+    /// Whether the caller is inside the function that has all its buffers as arguments, so that it is
+    /// [done there](Self::perform_inside), at once.
+    #[must_use]
+    pub fn is_inside(&self) -> bool {
+        let held = |claim: &Claim| !claim.storage.is_inherited() && claim.storage.is_held_here();
+        !self.claims.is_empty() && self.claims.iter().all(held)
+    }
+
+    /// Does it inside the function that has its buffers as arguments.
+    ///
+    /// # Errors
+    /// Why there are no bytes.
+    pub fn perform_inside(self) -> Result<(), Missing> {
+        self.deed.perform(&*Held::inside(&self.claims)?);
+        Ok(())
+    }
+
+    fn into_work(self) -> (SmallVec<[Claim; 2]>, usize, impl Work) {
+        let (deed, length) = (self.deed, self.length);
+        let work = move |held: &Held<'_>| {
+            if length > 0 {
+                deed.perform(held);
+            }
+            Ok(())
+        };
+        (self.claims, length, work)
+    }
+}
+
+/// Copies a range out of a buffer, unless somebody writes to it right now, who is then to be waited
+/// for: the position of the last write.
+///
+/// # Errors
+/// Why there is nothing to copy.
+///
+/// # Safety
+/// As many bytes as the range has may be written from `target` on, by nobody else.
+pub unsafe fn peek(
+    buffer: &Buffer,
+    range: Range<usize>,
+    target: NonNull<u8>,
+) -> Result<Option<Position>, Missing> {
+    let storage = buffer.storage();
+    let range = within(buffer.nbytes(), range).map_err(Missing::Error)?;
+    let copied = storage.peek(|start| {
+        // SAFETY: nobody writes to the buffer meanwhile, and the range lies within; the target is
+        // the caller's.
+        unsafe {
+            let source = start.byte_add(range.start);
+            copy_nonoverlapping(source.as_ptr(), target.as_ptr(), range.len());
+        }
+    })?;
+    Ok(match copied {
+        Some(()) => None,
+        None => storage.order.lock().last_write(),
+    })
 }
 
 impl Deed {
