@@ -9,6 +9,7 @@ Examples
 """
 
 from clika_runtime._core import (
+    Buffer,
     CancelledError,
     ClikaError,
     DeadlockError,
@@ -23,9 +24,12 @@ from clika_runtime._core import (
     UnsupportedError,
     current_stream,
     devices,
+    memory_stats,
+    release_memory,
 )
 
 __all__ = [
+    "Buffer",
     "CancelledError",
     "ClikaError",
     "DeadlockError",
@@ -40,4 +44,6 @@ __all__ = [
     "UnsupportedError",
     "current_stream",
     "devices",
+    "memory_stats",
+    "release_memory",
 ]

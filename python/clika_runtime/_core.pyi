@@ -2,14 +2,27 @@ import builtins
 import concurrent.futures
 from collections.abc import Callable, Generator
 from types import TracebackType
-from typing import Any, Generic, Never, ParamSpec, Protocol, Self, TypeVar, final, type_check_only
+from typing import (
+    Any,
+    Generic,
+    Never,
+    ParamSpec,
+    Protocol,
+    Self,
+    SupportsIndex,
+    TypeVar,
+    final,
+    type_check_only,
+)
 
+from _typeshed import ReadableBuffer, WriteableBuffer
 from typing_extensions import disjoint_base
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 __all__ = [
+    "Buffer",
     "CancelledError",
     "ClikaError",
     "DeadlockError",
@@ -30,6 +43,8 @@ __all__ = [
     "_mark",
     "current_stream",
     "devices",
+    "memory_stats",
+    "release_memory",
 ]
 
 class ClikaError(Exception): ...
@@ -74,6 +89,50 @@ class Device:
     def __ge__(self, other: Device, /) -> bool: ...
     def __hash__(self) -> int: ...
     def __reduce__(self) -> tuple[Callable[[str], Device], tuple[str]]: ...
+
+@final
+class Buffer:
+    def __new__(cls, *args: Never, **kwargs: Never) -> Self: ...
+    @staticmethod
+    def from_data(obj: ReadableBuffer, device: Device | None = None) -> Buffer: ...
+    @staticmethod
+    def empty(nbytes: SupportsIndex, device: Device) -> Buffer: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def device(self) -> Device: ...
+    def fill(
+        self,
+        value: int | bytes,
+        *,
+        offset: SupportsIndex | None = None,
+        nbytes: SupportsIndex | None = None,
+    ) -> None: ...
+    def copy_from(
+        self,
+        source: ReadableBuffer | Buffer,
+        *,
+        offset: SupportsIndex | None = None,
+        source_offset: SupportsIndex | None = None,
+        nbytes: SupportsIndex | None = None,
+    ) -> None: ...
+    def copy_to(
+        self,
+        target: WriteableBuffer | Buffer,
+        *,
+        offset: SupportsIndex | None = None,
+        target_offset: SupportsIndex | None = None,
+        nbytes: SupportsIndex | None = None,
+    ) -> None: ...
+    def to_bytes(self) -> bytes: ...
+    def view(self, *, writable: bool = False) -> memoryview: ...
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def __release_buffer__(self, buffer: memoryview, /) -> None: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __reduce__(self) -> Never: ...
 
 @disjoint_base
 class Stream:
@@ -148,6 +207,8 @@ class Future(concurrent.futures.Future[_T], Generic[_T]):
 
 def devices() -> list[Device]: ...
 def current_stream(device: Device) -> Stream: ...
+def memory_stats(device: Device) -> dict[str, int]: ...
+def release_memory(device: Device) -> None: ...
 
 # For the package's own modules.
 

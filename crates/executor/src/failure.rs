@@ -84,12 +84,12 @@ impl fmt::Debug for Reason {
 
 /// What an operation that failed hands to its strand.
 pub struct Fault {
-    pub(crate) cause: Cause,
+    cause: Cause,
     heir: Option<Heir>,
 }
 
 /// Where a fault comes from.
-pub(crate) enum Cause {
+enum Cause {
     /// The operation itself, submitted there.
     Own(Reason, Site),
     /// A failure before it, which it cannot do without.

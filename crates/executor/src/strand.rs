@@ -35,7 +35,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::executor::{Refused, Shared};
-use crate::failure::{Cause, Epoch, Failure, Fault, Origin, Reason, Site};
+use crate::failure::{Epoch, Failure, Fault, Origin, Reason, Site};
 use crate::frames::{self, Frame};
 use crate::lane::{self, Job, Lane};
 use crate::operation::{Kind, Operation, Operations};
@@ -361,9 +361,8 @@ impl Strand {
 
     /// Fails the current epoch at operation `n`, which the caller is running.
     pub(crate) fn fail(&self, epoch: &Epoch, n: u64, fault: Fault) {
-        let is_own = matches!(fault.cause, Cause::Own(..));
         let failure = self.failure_of(n, fault);
-        if is_own {
+        if (failure.origin.strand_id, failure.origin.operation) == (self.id, n) {
             self.shared.note(&failure);
         }
         epoch.fail(n, failure);

@@ -76,7 +76,11 @@ pub(crate) fn current_stream<'py>(
     py: Python<'py>,
     device: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let device = device_of(device)?;
+    current(py, device_of(device)?)
+}
+
+/// As [`current_stream`].
+pub(crate) fn current(py: Python<'_>, device: clika_runtime::Device) -> PyResult<Bound<'_, PyAny>> {
     for entry in entered(py)?.iter().rev() {
         if entry.cast::<Stream>()?.get().0.device() == device {
             return Ok(entry);

@@ -1,7 +1,9 @@
 //! The exception classes, and the one place that turns errors into exceptions.
 
 use clika_runtime::Error;
-use clika_runtime::foreign::{Failure, Reason};
+use std::sync::Arc;
+
+use clika_runtime::foreign::{self, Failure, Reason};
 use pyo3::exceptions::{
     PyException, PyMemoryError, PyNotImplementedError, PyRuntimeError, PyTimeoutError, PyValueError,
 };
@@ -155,7 +157,7 @@ pub(crate) fn invalid_argument(py: Python<'_>, message: impl Into<String>) -> Py
 }
 
 /// A `CancelledError` for work that was skipped because of `failure`.
-pub(crate) fn skipped(py: Python<'_>, work: &str, failure: &Failure) -> PyErr {
+pub(crate) fn skipped(py: Python<'_>, work: &str, failure: &Arc<Failure>) -> PyErr {
     let classes = match Exceptions::get(py) {
         Ok(classes) => classes,
         Err(broken) => return broken,
@@ -171,7 +173,7 @@ pub(crate) fn skipped(py: Python<'_>, work: &str, failure: &Failure) -> PyErr {
 }
 
 /// The exception for a failure: the original one, where Python code raised it.
-pub(crate) fn failed(py: Python<'_>, failure: &Failure) -> PyErr {
+pub(crate) fn failed(py: Python<'_>, failure: &Arc<Failure>) -> PyErr {
     if let Some(original) = exception_of(failure) {
         return PyErr::from_value(original.bind(py).clone().into_any());
     }
@@ -179,7 +181,7 @@ pub(crate) fn failed(py: Python<'_>, failure: &Failure) -> PyErr {
         Ok(classes) if matches!(failure.reason, Reason::ShutDown) => {
             exception(py, &classes.cancelled, failure.to_string())
         }
-        Ok(classes) => exception(py, &classes.device, failure.to_string()),
+        Ok(_) => raised(py, &foreign::failed(failure)),
         Err(broken) => broken,
     }
 }

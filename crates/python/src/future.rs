@@ -8,9 +8,10 @@
 //! costs one object, and the queue holds one pointer.
 
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use clika_runtime::foreign::{self, Failure, Fault};
+use clika_runtime::foreign::{self, Arguments, Failure, Fault};
 use pyo3::exceptions::{PyBaseException, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -18,7 +19,8 @@ use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 use pyo3::{PyTraverseError, PyVisit, intern};
 
 use crate::exceptions::{failed, skipped};
-use crate::failure::{annotate, exception_of, fault};
+use crate::failure::{self, annotate, exception_of, fault};
+use crate::function::Uses;
 use crate::guarded::Guarded;
 use crate::host;
 use crate::site::Site;
@@ -33,6 +35,8 @@ pub(crate) struct Parts {
     pub(crate) site: Site,
     /// A failure stays with the future and does not fail the stream.
     pub(crate) isolated: bool,
+    /// The buffers among the arguments.
+    pub(crate) buffers: Option<Arguments>,
 }
 
 /// The base of `Future` that does the work.
@@ -46,6 +50,8 @@ pub(crate) struct FutureBase {
     /// The number to wait for: none for work inside the default stream's own work, which is done
     /// when the call returns.
     waits_for: AtomicU64,
+    /// Its number among the functions, by which it knows the writes that were submitted before it.
+    function: u64,
     state: Guarded<State>,
 }
 
@@ -53,6 +59,7 @@ pub(crate) struct FutureBase {
 struct State {
     phase: Phase,
     call: Option<Py<PyTuple>>,
+    uses: Option<Box<Uses>>,
     value: Option<Py<PyAny>>,
     exception: Option<Py<PyBaseException>>,
     extra: Option<Box<Extra>>,
@@ -115,7 +122,9 @@ pub(crate) struct Resolved {
 pub(crate) enum Outcome<'py> {
     Value(Bound<'py, PyAny>),
     Raised(Bound<'py, PyBaseException>),
-    Skipped(&'py Failure),
+    Skipped(&'py Arc<Failure>),
+    /// It could not be at its buffers.
+    Refused(&'py Arc<Failure>),
 }
 
 static FUTURE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
@@ -202,10 +211,21 @@ impl FutureBase {
                 (None, Some(exception.unbind()), fault)
             }
             Outcome::Skipped(failure) => {
+                this.skip_uses(py, failure);
                 let error = skipped(py, &this.describe(py), failure);
                 (None, Some(error.into_value(py)), None)
             }
+            Outcome::Refused(failure) => {
+                let error = if this.is_of(failure) {
+                    failed(py, failure)
+                } else {
+                    skipped(py, &this.describe(py), failure)
+                };
+                let fault = (!this.isolated).then(|| Fault::passed(failure.clone()));
+                (None, Some(error.into_value(py)), fault)
+            }
         };
+        let fault = this.end_uses(py, exception.as_ref(), fault);
         let (captured, is_watched) = this.state.with(py, |state| {
             if state.phase != Phase::Cancelled {
                 state.phase = Phase::Finished;
@@ -217,6 +237,84 @@ impl FutureBase {
         drop(captured);
         collector::remember(slf);
         Resolved { fault, is_watched }
+    }
+
+    /// The number of the function.
+    pub(crate) fn function(&self) -> u64 {
+        self.function
+    }
+
+    /// Begins to use the buffers among the arguments; why that cannot be.
+    pub(crate) fn begin_uses(&self, py: Python<'_>) -> Result<(), Arc<Failure>> {
+        let Some(uses) = self.take_uses(py) else {
+            return Ok(());
+        };
+        let Uses::Submitted(arguments) = *uses else {
+            unreachable!("a function begins once")
+        };
+        let (strand, n) = (
+            foreign::strand(&self.stream.get().0),
+            self.n.load(Ordering::Relaxed),
+        );
+        let begun = arguments
+            .begin(strand, n)
+            .map_err(|fault| strand.failure_of(n, fault))?;
+        let begun = Some(Box::new(Uses::Begun(begun)));
+        self.state.with(py, |state| state.uses = begun);
+        Ok(())
+    }
+
+    /// Ends the use of the buffers: what the function failed with is theirs too.
+    fn end_uses(
+        &self,
+        py: Python<'_>,
+        exception: Option<&Py<PyBaseException>>,
+        fault: Option<Fault>,
+    ) -> Option<Fault> {
+        let Some(Uses::Begun(using)) = self.take_uses(py).map(|uses| *uses) else {
+            return fault;
+        };
+        let own = || exception.map(|exception| failure::fault(exception.bind(py)));
+        let outcome = fault.or_else(own).map_or(Ok(()), Err);
+        let fault = using.end(outcome).err()?;
+        if !self.isolated {
+            return Some(fault);
+        }
+        let strand = foreign::strand(&self.stream.get().0);
+        let _told = strand.failure_of(self.n.load(Ordering::Relaxed), fault);
+        None
+    }
+
+    fn skip_uses(&self, py: Python<'_>, why: &Arc<Failure>) {
+        if let Some(Uses::Submitted(arguments)) = self.take_uses(py).map(|uses| *uses) {
+            arguments.skip(why);
+        }
+    }
+
+    fn take_uses(&self, py: Python<'_>) -> Option<Box<Uses>> {
+        self.state.with(py, |state| state.uses.take())
+    }
+
+    /// Calls `f` with the buffers of a function that has not begun.
+    pub(crate) fn with_buffers<R>(
+        &self,
+        py: Python<'_>,
+        f: impl FnOnce(&Arguments) -> R,
+    ) -> Option<R> {
+        let uses = self.take_uses(py)?;
+        let Uses::Submitted(arguments) = &*uses else {
+            unreachable!("it has not begun")
+        };
+        let result = f(arguments);
+        self.state.with(py, |state| state.uses = Some(uses));
+        Some(result)
+    }
+
+    /// Whether a failure is this operation's own.
+    fn is_of(&self, failure: &Failure) -> bool {
+        let strand = foreign::strand(&self.stream.get().0);
+        let n = self.n.load(Ordering::Relaxed);
+        (failure.origin.strand_id, failure.origin.operation) == (strand.id(), n)
     }
 
     /// The queue lets go of an operation that was cancelled.
@@ -313,10 +411,8 @@ impl FutureBase {
     /// Acknowledges the stream's failure, if it is this operation's own.
     pub(crate) fn acknowledge(&self, exception: &Py<PyBaseException>) {
         let strand = foreign::strand(&self.stream.get().0);
-        let n = self.n.load(Ordering::Relaxed);
         strand.acknowledge_if(|failure| {
-            (failure.origin.strand_id, failure.origin.operation) == (strand.id(), n)
-                && exception_of(failure).is_some_and(|own| own.is(exception))
+            self.is_of(failure) && exception_of(failure).is_none_or(|own| own.is(exception))
         });
     }
 }
@@ -357,6 +453,7 @@ impl FutureBase {
             call,
             site,
             isolated,
+            buffers,
         }) = PARTS.take()
         else {
             return Err(PyTypeError::new_err(
@@ -369,8 +466,10 @@ impl FutureBase {
             isolated,
             n: AtomicU64::new(0),
             waits_for: AtomicU64::new(0),
+            function: foreign::number_function(),
             state: Guarded::new(State {
                 call: Some(call),
+                uses: buffers.map(|buffers| Box::new(Uses::Submitted(buffers))),
                 ..State::default()
             }),
         })
@@ -464,7 +563,7 @@ impl FutureBase {
                 state.phase = Phase::Cancelled;
                 let is_watched = state.is_watched();
                 state.extra().name = Some(name);
-                (state.call.take(), is_watched)
+                ((state.call.take(), state.uses.take()), is_watched)
             })
         });
         let Some((captured, is_watched)) = cancelled else {

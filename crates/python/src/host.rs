@@ -26,6 +26,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::exceptions::{failed, raised};
+use crate::function;
 use crate::future::{FutureBase, Outcome};
 use crate::gate::{self, Section, detached};
 use crate::own::Own;
@@ -166,7 +167,7 @@ pub(crate) fn reporter() -> Reporter {
 }
 
 /// Reports a failure through `sys.unraisablehook`.
-pub(crate) fn report(py: Python<'_>, failure: &Failure) {
+pub(crate) fn report(py: Python<'_>, failure: &Arc<Failure>) {
     let about = format!("stream '{}'", failure.origin.strand).into_pyobject(py);
     let about = about.ok().map(Bound::into_any);
     failed(py, failure).write_unraisable(py, about.as_ref());
@@ -210,6 +211,7 @@ impl Hand {
 
     /// Ends the current operation.
     fn end(&mut self, py: Python<'_>, outcome: Outcome<'_>) {
+        function::leave(0);
         let Some(future) = self.current.take() else {
             self.thread.finish(Ok(()));
             return;
@@ -374,15 +376,20 @@ impl Hand {
     fn prepare(&mut self, py: Python<'_>, next: Next<Call>) -> Option<Py<PyTuple>> {
         match next {
             Next::Run(Call::Work(future)) => {
-                let call = future.get().begin(py);
-                match call {
-                    Some(_) => self.current = Some(future),
-                    None => {
-                        FutureBase::release(future.bind(py));
-                        self.thread.finish(Ok(()));
-                    }
+                let Some(call) = future.get().begin(py) else {
+                    FutureBase::release(future.bind(py));
+                    self.thread.finish(Ok(()));
+                    return None;
+                };
+                let (function, begun) = (future.get().function(), future.get().begin_uses(py));
+                self.current = Some(future);
+                if let Err(failure) = begun {
+                    let _section = Section::begin(py);
+                    self.end(py, Outcome::Refused(&failure));
+                    return None;
                 }
-                call
+                function::enter(function);
+                Some(call)
             }
             Next::Skip(Call::Work(future), failure) => {
                 let _section = Section::begin(py);

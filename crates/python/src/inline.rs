@@ -3,21 +3,22 @@
 //! The class of default streams is Python code over `Stream` (`_host.DefaultStream`), for the same
 //! reason as the host lane's loop: no Rust frame lies under the user's function.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use clika_runtime::foreign::{self, Inside, Strand};
+use clika_runtime::foreign::{self, Inside, Strand, Visitor};
 use pyo3::exceptions::{PyBaseException, PyKeyboardInterrupt};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::exceptions::raised;
+use crate::function;
 use crate::future::{self, FutureBase, Outcome, Parts};
 use crate::gate::Section;
 use crate::host;
 use crate::own::Own;
 use crate::site::Site;
 use crate::stream::{Stream, checked_call};
-use crate::wait::take_turn;
+use crate::wait::{reach_position, take_turn};
 
 /// The stream under the object that is being made; the interpreter lock keeps makers apart.
 static STREAM: Mutex<Option<clika_runtime::Stream>> = Mutex::new(None);
@@ -51,6 +52,8 @@ pub(crate) struct Visit(Own<Stay>);
 struct Stay {
     future: Option<Py<FutureBase>>,
     place: Option<Place>,
+    /// The function that the thread was inside of before.
+    before: u64,
 }
 
 enum Place {
@@ -68,6 +71,7 @@ pub(crate) fn enter<'py>(
     isolated: bool,
 ) -> PyResult<(Bound<'py, FutureBase>, Option<Visit>)> {
     let py = stream.py();
+    let buffers = function::arguments(&args, kwargs);
     let call = checked_call(args, kwargs)?;
     let site = Site::of_callers_caller(py);
     let parts = Parts {
@@ -75,50 +79,60 @@ pub(crate) fn enter<'py>(
         call: call.unbind(),
         site,
         isolated,
+        buffers,
     };
     let future = future::make(py, parts)?;
-    let strand = foreign::strand(&stream.get().0);
-    let place = match strand.inside() {
-        Some(n) => enter_within(strand, &future, n),
-        None => enter_in_turn(strand, &future)?,
+    let native = &stream.get().0;
+    let place = match foreign::strand(native).inside() {
+        Some(n) => enter_within(native, &future, n)?,
+        None => enter_in_turn(native, &future)?,
     };
-    let visit = place.map(|place| {
-        let future = Some(future.clone().unbind());
-        Visit(Own::new(Stay {
-            future,
-            place: Some(place),
-        }))
-    });
-    if visit.is_some() {
-        let _ = future.get().begin(py);
+    let Some(place) = place else {
+        return Ok((future, None));
+    };
+    let _ = future.get().begin(py);
+    let begun = future.get().begin_uses(py);
+    let mut stay = Stay {
+        future: Some(future.clone().unbind()),
+        place: Some(place),
+        before: function::enter(future.get().function()),
+    };
+    if let Err(failure) = begun {
+        stay.end(py, Outcome::Refused(&failure));
+        return Ok((future, None));
     }
-    Ok((future, visit))
+    Ok((future, Some(Visit(Own::new(stay)))))
 }
 
 fn enter_within(
-    strand: &std::sync::Arc<Strand>,
+    stream: &clika_runtime::Stream,
     future: &Bound<'_, FutureBase>,
     n: u64,
-) -> Option<Place> {
+) -> PyResult<Option<Place>> {
+    let py = future.py();
     future.get().submitted_within(n);
-    match strand.point().failure() {
-        None => Some(Place::Within(n)),
-        Some(failure) => {
-            FutureBase::resolve(future, Outcome::Skipped(&failure));
-            None
-        }
+    if let Some(failure) = foreign::strand(stream).point().failure() {
+        FutureBase::resolve(future, Outcome::Skipped(&failure));
+        return Ok(None);
     }
+    let enter = |buffers: &foreign::Arguments| buffers.enter_within(stream, n);
+    let ahead = future.get().with_buffers(py, enter).transpose();
+    for position in ahead.map_err(|error| raised(py, &error))?.iter().flatten() {
+        reach_position(py, position)?;
+    }
+    Ok(Some(Place::Within(n)))
 }
 
 fn enter_in_turn(
-    strand: &std::sync::Arc<Strand>,
+    stream: &clika_runtime::Stream,
     future: &Bound<'_, FutureBase>,
 ) -> PyResult<Option<Place>> {
     let py = future.py();
-    let visitor = strand
-        .visit()
-        .map_err(|refused| raised(py, &foreign::refused(refused)))?
-        .map_err(|_| raised(py, &foreign::deadlock(&strand.point())))?;
+    let enter = |buffers: &foreign::Arguments| buffers.enter(stream);
+    let visitor = match future.get().with_buffers(py, enter) {
+        Some(visitor) => visitor.map_err(|error| raised(py, &error))?,
+        None => visit(py, foreign::strand(stream))?,
+    };
     take_turn(py, &visitor)?;
     future.get().submitted(visitor.point().n());
     match visitor.enter() {
@@ -130,11 +144,19 @@ fn enter_in_turn(
     }
 }
 
+fn visit(py: Python<'_>, strand: &Arc<Strand>) -> PyResult<Visitor> {
+    strand
+        .visit()
+        .map_err(|refused| raised(py, &foreign::refused(refused)))?
+        .map_err(|_| raised(py, &foreign::deadlock(strand)))
+}
+
 impl Stay {
     fn end(&mut self, py: Python<'_>, outcome: Outcome<'_>) {
         let (Some(future), Some(place)) = (self.future.take(), self.place.take()) else {
             return;
         };
+        function::leave(self.before);
         let future = future.into_bound(py);
         let resolved = FutureBase::resolve(&future, outcome);
         match place {

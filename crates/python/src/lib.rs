@@ -1,11 +1,13 @@
 //! The compiled half of the Python package `clika_runtime`: one file per concept.
 
+mod buffer;
 mod context;
 mod device;
 mod event;
 mod exceptions;
 mod exit;
 mod failure;
+mod function;
 mod future;
 mod gate;
 mod guarded;
@@ -34,6 +36,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     });
     module.add_class::<device::Device>()?;
     module.add_class::<stream::Stream>()?;
+    module.add_class::<buffer::Buffer>()?;
     module.add_class::<event::Event>()?;
     module.add("Future", future::class(module.py())?)?;
     module.add_class::<host::HostThread>()?;
@@ -41,6 +44,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<event::Mark>()?;
     module.add_function(wrap_pyfunction!(device::devices, module)?)?;
     module.add_function(wrap_pyfunction!(context::current_stream, module)?)?;
+    module.add_function(wrap_pyfunction!(buffer::memory_stats, module)?)?;
+    module.add_function(wrap_pyfunction!(buffer::release_memory, module)?)?;
     module.add_function(wrap_pyfunction!(event::_mark, module)?)?;
     module.add_function(wrap_pyfunction!(exit::_finish, module)?)?;
     module.add_function(wrap_pyfunction!(exit::_after_fork, module)?)?;

@@ -11,6 +11,7 @@ use crate::device::Device;
 use crate::event::Event;
 use crate::exceptions::{failed, invalid_argument, raised};
 use crate::failure::exception_of;
+use crate::function;
 use crate::future::{self, FutureBase, Parts};
 use crate::host::{self, Call};
 use crate::inline;
@@ -47,6 +48,8 @@ impl Stream {
         isolated: bool,
     ) -> PyResult<Bound<'py, FutureBase>> {
         let py = slf.py();
+        let buffers = function::arguments(&call, keywords);
+        let is_plain = buffers.is_none();
         let call = checked_call(call, keywords)?;
         host::ensure(py)?;
         let site = Site::of_caller(py);
@@ -55,14 +58,35 @@ impl Stream {
             call: call.unbind(),
             site,
             isolated,
+            buffers,
         };
         let future = future::make(py, parts)?;
-        let strand = foreign::strand(&slf.get().0);
-        let n = strand
-            .push(Call::Work(future.clone().unbind()))
-            .map_err(|refused| raised(py, &foreign::refused(refused)))?;
+        let stream = &slf.get().0;
+        let work = Call::Work(future.clone().unbind());
+        let n = if is_plain {
+            foreign::strand(stream)
+                .push(work)
+                .map_err(|refused| raised(py, &foreign::refused(refused)))?
+        } else {
+            Self::push_with_buffers(py, stream, &future, work)?
+        };
         future.get().submitted(n);
         Ok(future)
+    }
+
+    fn push_with_buffers(
+        py: Python<'_>,
+        stream: &clika_runtime::Stream,
+        future: &Bound<'_, FutureBase>,
+        work: Call,
+    ) -> PyResult<u64> {
+        let push = |buffers: &foreign::Arguments| buffers.push(stream, work);
+        let Some(pushed) = future.get().with_buffers(py, push) else {
+            unreachable!("the future has the buffers of its call")
+        };
+        let (n, start) = pushed.map_err(|error| raised(py, &error))?;
+        drop(start);
+        Ok(n)
     }
 
     pub(crate) fn wait_for(&self, py: Python<'_>, point: &foreign::Point) -> PyResult<()> {

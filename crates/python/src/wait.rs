@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use clika_runtime::foreign::{self, Point, Visitor};
+use clika_runtime::foreign::{self, Point, Position, Visitor};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
@@ -59,7 +59,7 @@ fn reach(
     admit(py, point)?;
     let mut wait = point
         .wait()
-        .map_err(|_| raised(py, &foreign::deadlock(point)))?;
+        .map_err(|_| raised(py, &foreign::deadlock(point.strand())))?;
     in_slices(py, deadline, given_up, |until| wait.until(until))
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn refuse_deadlock(py: Python<'_>, point: &Point) -> PyResult<()> {
     point
         .wait()
         .map(drop)
-        .map_err(|_| raised(py, &foreign::deadlock(point)))
+        .map_err(|_| raised(py, &foreign::deadlock(point.strand())))
 }
 
 /// Blocks until `point` is reached. A passed deadline is a `TimeoutError`.
@@ -92,6 +92,21 @@ pub(crate) fn reach_unless(
         return Ok(());
     }
     Err(raised(py, &foreign::timed_out(point)))
+}
+
+/// Blocks until a position is reached, whatever failed there.
+pub(crate) fn reach_position(py: Python<'_>, position: &Position) -> PyResult<()> {
+    if position.is_reached() {
+        return Ok(());
+    }
+    let strand = position.strand();
+    strand
+        .admit()
+        .map_err(|refused| raised(py, &foreign::refused(refused)))?;
+    let mut wait = position
+        .wait()
+        .map_err(|_| raised(py, &foreign::deadlock(strand)))?;
+    in_slices(py, None, || false, |until| wait.until(until)).map(drop)
 }
 
 /// Blocks until it is the visitor's turn. Ctrl-C before that withdraws the operation.

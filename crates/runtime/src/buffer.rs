@@ -124,6 +124,12 @@ impl Buffer {
             .wait()
     }
 
+    /// A number that tells it apart from every other buffer there is.
+    #[must_use]
+    pub fn address(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
     pub(crate) fn claim(&self, access: Access) -> Claim {
         Claim {
             storage: self.0.clone(),

@@ -102,10 +102,10 @@ pub fn refused(refused: Refused) -> Error {
     runtime::refused(refused)
 }
 
-/// The error for a wait for `point` that could never end.
+/// The error for a wait for something of `strand`'s that could never end.
 #[must_use]
-pub fn deadlock(point: &Point) -> Error {
-    wait::deadlock(point)
+pub fn deadlock(strand: &Strand) -> Error {
+    wait::deadlock(strand)
 }
 
 /// The error for a failure that is not of the binding's own language.

@@ -80,7 +80,7 @@ pub(crate) fn enter(stream: &Stream, claims: &[Claim]) -> Result<Visitor, Error>
     let (visitor, start) = strand
         .visit_after(submission.ahead(strand))
         .map_err(refused)?
-        .map_err(|_| wait::deadlock(&strand.point()))?;
+        .map_err(|_| wait::deadlock(strand))?;
     submission.record(strand, visitor.point().n());
     drop(start);
     Ok(visitor)
@@ -140,7 +140,7 @@ fn enter_within(stream: &Stream, n: u64, claims: &[Claim]) -> Result<(), Error> 
     let strand = stream.strand();
     let submission = Submission::begin(stream.device(), claims)?;
     let ahead = submission.ahead(strand);
-    let deadlock = |_| wait::deadlock(&strand.point());
+    let deadlock = |_| wait::deadlock(strand);
     let waits: Result<SmallVec<[_; 4]>, _> = ahead.iter().map(Position::wait).collect();
     let mut waits = waits.map_err(deadlock)?;
     submission.record(strand, n);

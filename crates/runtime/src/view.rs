@@ -205,13 +205,9 @@ impl RawView {
     fn new(buffer: &Buffer, writable: bool) -> Result<Self, Error> {
         let request = ViewRequest::new(buffer, writable)?;
         for position in request.positions() {
-            let mut wait = position.wait().map_err(|_| {
-                Error::deadlock(format!(
-                    "this would wait for itself: what was submitted to stream '{}' must run before \
-                     the buffer can be viewed, and waits for the work that makes this call",
-                    position.strand().name()
-                ))
-            })?;
+            let mut wait = position
+                .wait()
+                .map_err(|_| wait::deadlock(position.strand()))?;
             wait.until(None);
         }
         request.finish().map_err(|missing| missing.into_error())

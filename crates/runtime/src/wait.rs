@@ -21,7 +21,7 @@ pub(crate) fn admit(strand: &Strand) -> Result<(), Error> {
 
 /// Blocks until `point` is reached.
 pub(crate) fn until(point: &Point, deadline: Option<Instant>) -> Result<(), Error> {
-    let mut wait = point.wait().map_err(|_| deadlock(point))?;
+    let mut wait = point.wait().map_err(|_| deadlock(point.strand()))?;
     if wait.until(deadline) {
         return Ok(());
     }
@@ -38,11 +38,11 @@ pub(crate) fn timed_out(point: &Point) -> Error {
 }
 
 /// The error for a wait that could never end.
-pub(crate) fn deadlock(point: &Point) -> Error {
+pub(crate) fn deadlock(strand: &Strand) -> Error {
     Error::deadlock(format!(
         "this would wait for itself: the work that makes this call is what stream '{}' is waiting \
          for. Return from it first, or order the work with wait_event",
-        point.strand().name()
+        strand.name()
     ))
 }
 
