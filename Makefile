@@ -58,7 +58,8 @@ check-python: develop
 	ruff format --check
 	ruff check
 	mypy
-	stubtest clika_runtime --mypy-config-file pyproject.toml
+	stubtest clika_runtime --mypy-config-file pyproject.toml \
+		--allowlist scripts/stubtest-allowlist.txt --ignore-unused-allowlist
 
 test: test-rust test-models test-python test-examples ## all tests, the models with small bounds
 
