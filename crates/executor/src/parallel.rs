@@ -54,7 +54,7 @@ impl Share {
                 return;
             }
             let start = chunk * self.grain;
-            let range = start..self.count.min(start + self.grain);
+            let range = start..self.count.min(start.saturating_add(self.grain));
             // SAFETY: this chunk has not ended, so the caller is still in `parallel_for`.
             let function = unsafe { &*self.function };
             if let Err(payload) = catch_unwind(AssertUnwindSafe(|| function(range))) {
@@ -107,7 +107,7 @@ impl Executor {
         let grain = grain.max(1);
         let chunks = count.div_ceil(grain);
         let helpers = self.workers().min(chunks).saturating_sub(1);
-        if helpers == 0 {
+        if chunks <= 1 {
             if count > 0 {
                 function(0..count);
             }

@@ -130,6 +130,14 @@ impl Point {
         self.epoch.failure_at(self.n())
     }
 
+    /// Whether that is the failure of the operation that ends here, and not of one before it.
+    #[must_use]
+    pub fn is_first_failed(&self) -> bool {
+        let before = self.n().checked_sub(1);
+        let failed_before = before.is_some_and(|n| self.epoch.failure_at(n).is_some());
+        self.failure().is_some() && !failed_before
+    }
+
     #[cfg(test)]
     pub(crate) fn is_in_epoch_of(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.epoch, &other.epoch)

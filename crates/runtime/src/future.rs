@@ -205,10 +205,9 @@ impl<T: Send + 'static> Future<T> {
         }
     }
 
-    /// Whether the failure that the point covers is this function's own.
+    /// Whether the failure that the point covers is this function's own, or that of bytes it reads.
     fn why_by(&self, failure: Arc<Failure>) -> Why {
-        let (origin, strand) = (&failure.origin, self.stream.strand());
-        if (origin.strand_id, origin.operation) == (strand.id(), self.point.n()) {
+        if self.point.is_first_failed() {
             Why::Failed(failure)
         } else {
             Why::Skipped(failure)

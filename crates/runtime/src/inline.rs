@@ -124,12 +124,14 @@ fn run_within(
     work: impl FnOnce() -> Result<(), Fault>,
 ) -> Result<Ran, Error> {
     let strand = stream.strand();
+    // Also for what is skipped: nobody is at what it should have written any more.
+    enter_within(stream, n, claims)?;
     let point = strand.point();
     if let Some(failure) = point.failure() {
+        storage::skip(claims, &failure);
         let failure = Some(Why::Skipped(failure));
         return Ok(Ran { point, failure });
     }
-    enter_within(stream, n, claims)?;
     let outcome = work().err();
     let failure = outcome.map(|fault| Why::Failed(strand.fail_within(n, fault)));
     Ok(Ran { point, failure })

@@ -48,18 +48,26 @@ pub(crate) trait Work: FnOnce(&Held<'_>) -> Result<(), Reason> + Send + 'static 
 
 impl<W: FnOnce(&Held<'_>) -> Result<(), Reason> + Send + 'static> Work for W {}
 
-struct Task<C, W, L> {
+struct Task<C, B, W, L> {
     claims: C,
+    begin: B,
     work: W,
     site: Site,
     lane: PhantomData<L>,
 }
 
-impl<C: Claims, W: Work, L: Lane> Operation for Task<C, W, L> {
+impl<C: Claims, B, W: Work, L: Lane> Operation for Task<C, B, W, L>
+where
+    B: FnOnce() -> bool + Send + 'static,
+{
     const KIND: Kind = L::KIND;
 
     fn run(self) -> Result<(), Fault> {
-        perform(self.claims.as_ref(), self.site, self.work)
+        if (self.begin)() {
+            perform(self.claims.as_ref(), self.site, self.work)
+        } else {
+            Ok(())
+        }
     }
 
     fn skip(self, why: &Arc<Failure>) {
@@ -118,10 +126,10 @@ impl<C: Claims> Submit<'_, C> {
         }
         // Kept, since the operation owns its own, and may be over before its position is noted.
         let (stream, claims) = (self.stream, self.claims.clone());
-        push(stream, claims.as_ref(), self.task::<L>(work)).map(drop)
+        push(stream, claims.as_ref(), self.task::<L>(|| true, work)).map(drop)
     }
 
-    /// Submits it, for its value.
+    /// Submits it, for its value. Cancelling that comes too late once the work begins.
     pub(crate) fn call<L: Lane, T: Send + 'static>(
         self,
         _lane: L,
@@ -133,7 +141,10 @@ impl<C: Claims> Submit<'_, C> {
             return Ok(Future::of_ran(stream, self.run_here(work)?, value));
         }
         let claims = self.claims.clone();
-        let (point, start) = push_at(&stream, claims.as_ref(), self.task::<L>(work))?;
+        // Before it looks at the bytes: one that is cancelled fails by nothing.
+        let place = value.clone();
+        let task = self.task::<L>(move || place.begin(), work);
+        let (point, start) = push_at(&stream, claims.as_ref(), task)?;
         drop(start);
         Ok(Future::new(stream, point, value))
     }
@@ -141,7 +152,8 @@ impl<C: Claims> Submit<'_, C> {
     /// Submits it to a created stream: the point that it ends at.
     pub(crate) fn push<L: Lane>(self, _lane: L, work: impl Work) -> Result<Point, Error> {
         let (stream, claims) = (self.stream, self.claims.clone());
-        let (point, start) = push_at(stream, claims.as_ref(), self.task::<L>(work))?;
+        let task = self.task::<L>(|| true, work);
+        let (point, start) = push_at(stream, claims.as_ref(), task)?;
         drop(start);
         Ok(point)
     }
@@ -151,9 +163,14 @@ impl<C: Claims> Submit<'_, C> {
         inline::run_at(self.stream, claims, || perform(claims, self.site, work))
     }
 
-    fn task<L: Lane>(self, work: impl Work) -> impl Operation {
+    fn task<L: Lane>(
+        self,
+        begin: impl FnOnce() -> bool + Send + 'static,
+        work: impl Work,
+    ) -> impl Operation {
         Task {
             claims: self.claims,
+            begin,
             work,
             site: self.site,
             lane: PhantomData::<L>,

@@ -144,15 +144,13 @@ impl Stream {
         let value = Value::waiting();
         let (place, length) = (value.clone(), range.len());
         let work = move |held: &Held<'_>| {
-            if place.begin() {
-                let start = held.first().map(|start| {
-                    // SAFETY: the range lies within the buffer.
-                    unsafe { start.byte_add(range.start) }
-                });
-                // SAFETY: the operation is at the buffer and reads it.
-                let copied = unsafe { copied(start, range.len()) };
-                place.fill(copied.map_err(|error| Reason::Returned(Arc::new(Own(error))))?);
-            }
+            let start = held.first().map(|start| {
+                // SAFETY: the range lies within the buffer.
+                unsafe { start.byte_add(range.start) }
+            });
+            // SAFETY: the operation is at the buffer and reads it.
+            let copied = unsafe { copied(start, range.len()) };
+            place.fill(copied.map_err(|error| Reason::Returned(Arc::new(Own(error))))?);
             Ok(())
         };
         let claim = (length > 0).then(|| buffer.claim(Access::Read));
