@@ -22,6 +22,8 @@ pub use crate::runtime::Binding;
 pub use crate::storage::Missing;
 pub use crate::transfer::{Transfer, Wanted, peek};
 pub use crate::view::{RawView, ViewRequest};
+#[doc(hidden)]
+pub use clika_executor::faults;
 pub use clika_executor::{
     Deadlock, Executor, Failure, Fault, ForeignThread, Host, Inside, Kind, Next, Operation, Origin,
     Point, Position, Reason, Recruiter, Refused, Reporter, Start, Strand, Visitor, Wait,

@@ -317,11 +317,19 @@ pub(crate) fn begin_view(storage: &Storage, writable: bool) -> Result<Positions,
     if !storage.is_held_here() {
         order.check(access)?;
         order.ahead(access, None, &mut found);
+        found.retain(|position| !is_around(position));
     }
     order.written |= writable;
     order.views += 1;
     order.writable_views += u32::from(writable);
     Ok(found)
+}
+
+/// Whether it is the end of the default stream's operation that the calling thread is inside of. What
+/// was submitted in there has run; what the operation itself is at, the storage tells.
+fn is_around(position: &Position) -> bool {
+    let strand = position.strand();
+    strand.is_inline() && strand.inside() == Some(position.n())
 }
 
 /// The last write that was submitted before a function, if it is not reached.

@@ -523,6 +523,8 @@ unsafe fn copied<T: Pod>(start: Option<NonNull<u8>>, length: usize) -> Result<Ve
         return Ok(Vec::new());
     };
     let count = length / size_of::<T>().max(1);
+    // Elements without a size take no byte.
+    let length = count * size_of::<T>();
     let mut copy = Vec::new();
     copy.try_reserve_exact(count).map_err(|_| {
         Error::out_of_memory(format!("the host has no memory for {length} bytes more"))

@@ -9,12 +9,17 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod basics;
+#[cfg(debug_assertions)]
+mod faults;
 #[path = "../promises/gate.rs"]
 mod gate;
+mod input;
+mod order;
 #[path = "../promises/process.rs"]
 #[expect(dead_code, reason = "the tests of the promises use all of it")]
 mod process;
 mod programs;
+mod stress;
 #[path = "../promises/watchdog.rs"]
 mod watchdog;
 

@@ -1,0 +1,542 @@
+//! What waits for what, and what does not.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use clika_runtime::{Buffer, Error, Stream};
+
+use crate::gate::Gate;
+use crate::process::{AS_IT_IS, alone};
+use crate::watchdog::watch;
+use crate::{CPU, default_stream, fresh, holding, live_bytes, stream, until};
+
+#[test]
+fn promise_4_readers_of_one_buffer_are_inside_at_once() {
+    let _watchdog = watch();
+    const READERS: usize = 8;
+    let (writer, buffer) = (stream(), fresh(1000));
+    let gate = Gate::on(&writer);
+    writer.fill(&buffer, 0..1000, 3_u8).unwrap();
+    // Nobody leaves before all are inside.
+    let inside = Arc::new(Barrier::new(READERS));
+    let streams: Vec<Stream> = (0..READERS).map(|_| stream()).collect();
+    for stream in &streams {
+        let inside = inside.clone();
+        let read = move |bytes: &[u8]| {
+            inside.wait();
+            assert_eq!(bytes, [3; 1000]);
+            inside.wait();
+        };
+        stream.run_host(buffer.read::<u8>(), read).unwrap();
+    }
+    gate.open();
+    streams
+        .iter()
+        .for_each(|stream| stream.synchronize().unwrap());
+}
+
+#[test]
+fn promise_4_readers_before_a_writer_and_readers_behind_it_see_each_their_own() {
+    let _watchdog = watch();
+    let (before, writer, after) = (stream(), stream(), stream());
+    let (buffer, other) = (holding(&[1; 5000]), fresh(5000));
+    let gate = Gate::begun_on(&before);
+    before.copy(&buffer, 0, &other, 0, 5000).unwrap();
+    writer.fill(&buffer, 0..5000, 2_u8).unwrap();
+    let behind = after.copy_out::<u8>(&buffer, 0..5000).unwrap();
+    assert!(!behind.is_done() && writer.pending() > 0);
+    gate.open();
+    assert_eq!(behind.wait().unwrap(), [2; 5000]);
+    assert_eq!(other.to_vec::<u8>().unwrap(), [1; 5000]);
+}
+
+#[test]
+fn promise_4_a_writer_waits_for_every_reader() {
+    let _watchdog = watch();
+    const READERS: usize = 20;
+    let (buffer, writer, written) = (
+        holding(&[1; 64]),
+        stream(),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let streams: Vec<Stream> = (0..READERS).map(|_| stream()).collect();
+    let mut ends = vec![];
+    for stream in &streams {
+        let (end, ended) = mpsc::channel::<()>();
+        let written = written.clone();
+        let read = move |bytes: &[u8]| {
+            let _ = ended.recv();
+            assert!(!written.load(Ordering::SeqCst) && bytes == [1; 64]);
+        };
+        stream.run_host(buffer.read::<u8>(), read).unwrap();
+        ends.push(end);
+    }
+    let flag = written.clone();
+    let write = move |bytes: &mut [u8]| {
+        flag.store(true, Ordering::SeqCst);
+        bytes.fill(2);
+    };
+    writer.run(buffer.write::<u8>(), write).unwrap();
+    for (stream, end) in streams.iter().zip(ends) {
+        assert!(!written.load(Ordering::SeqCst));
+        drop(end);
+        stream.synchronize().unwrap();
+    }
+    assert_eq!(buffer.to_vec::<u8>().unwrap(), [2; 64]);
+}
+
+#[test]
+fn promise_4_a_kernel_and_a_large_copy_are_seen_whole_by_the_next_reader() {
+    let _watchdog = watch();
+    let streams = [stream(), stream(), stream()];
+    let (a, b) = (fresh(8 * 10_000), fresh(8 * 10_000));
+    for turn in 0..100_u64 {
+        let fill = move |_, words: &mut [u64]| words.fill(turn);
+        streams[0]
+            .parallel_for(10_000, 500, a.write::<u64>(), fill)
+            .unwrap();
+        streams[1].copy(&a, 0, &b, 0, a.nbytes()).unwrap();
+        let look = move |words: &[u64]| assert!(words.iter().all(|word| *word == turn));
+        streams[2].run(b.read::<u64>(), look).unwrap();
+    }
+    streams
+        .iter()
+        .for_each(|stream| stream.synchronize().unwrap());
+}
+
+#[test]
+fn promise_4_streams_without_a_buffer_in_common_do_not_wait_for_each_other() {
+    let _watchdog = watch();
+    let (held, free) = (stream(), stream());
+    let (a, b) = (holding(&[1; 8]), holding(&[2; 8]));
+    let gate = Gate::begun_on(&held);
+    held.fill(&a, 0..8, 0_u8).unwrap();
+    free.fill(&b, 0..8, 7_u8).unwrap();
+    free.synchronize().unwrap();
+    assert_eq!(b.to_vec::<u8>().unwrap(), [7; 8]);
+    assert_eq!(held.pending(), 2);
+    gate.open();
+    held.synchronize().unwrap();
+}
+
+#[test]
+fn promise_5_events_cover_work_on_buffers() {
+    let _watchdog = watch();
+    let (first, second) = (stream(), stream());
+    let buffer = fresh(5000);
+    let gate = Gate::begun_on(&first);
+    first.fill(&buffer, 0..5000, 1_u8).unwrap();
+    let event = first.record_event();
+    first.fill(&buffer, 0..5000, 2_u8).unwrap();
+    let seen = Arc::new(AtomicBool::new(false));
+    let flag = seen.clone();
+    second.wait_event(&event).unwrap();
+    second
+        .submit(move || flag.store(true, Ordering::SeqCst))
+        .unwrap();
+    assert!(!event.query() && !seen.load(Ordering::SeqCst));
+    gate.open();
+    event.synchronize().unwrap();
+    second.synchronize().unwrap();
+    assert!(seen.load(Ordering::SeqCst));
+    // An event behind an operation that waits for data covers that wait.
+    let gate = Gate::begun_on(&first);
+    first.fill(&buffer, 0..5000, 3_u8).unwrap();
+    let out = second.copy_out::<u8>(&buffer, 0..5000).unwrap();
+    let event = second.record_event();
+    assert!(!event.query());
+    assert!(
+        event
+            .synchronize_timeout(Duration::ZERO)
+            .unwrap_err()
+            .is_timeout()
+    );
+    gate.open();
+    event.synchronize().unwrap();
+    assert!(out.is_done());
+    assert_eq!(out.wait().unwrap(), [3; 5000]);
+}
+
+#[test]
+fn promise_3_the_default_stream_waits_for_what_its_operation_depends_on() {
+    let _watchdog = watch();
+    let (created, default, buffer) = (stream(), default_stream(), fresh(64));
+    for round in 0..50_u8 {
+        let gate = Gate::on(&created);
+        created.fill(&buffer, 0..64, round).unwrap();
+        let opened = Arc::new(AtomicBool::new(false));
+        let flag = opened.clone();
+        thread::scope(|scope| {
+            let here = scope.spawn(|| {
+                let caller = thread::current().id();
+                let look = move |bytes: &mut [u8]| {
+                    assert!(
+                        flag.load(Ordering::SeqCst),
+                        "it ran before what it depends on"
+                    );
+                    assert_eq!(thread::current().id(), caller);
+                    assert!(bytes.iter().all(|byte| *byte == round));
+                    bytes.fill(round + 100);
+                };
+                default.run(buffer.update::<u8>(), look).unwrap();
+            });
+            thread::yield_now();
+            opened.store(true, Ordering::SeqCst);
+            gate.open();
+            here.join().unwrap();
+        });
+        // It has run when the call returned, and the next of the created stream comes after it.
+        let after = created.copy_out::<u8>(&buffer, 0..64).unwrap();
+        assert_eq!(after.wait().unwrap(), [round + 100; 64]);
+    }
+}
+
+#[test]
+fn promise_3_work_inside_the_default_streams_work_is_part_of_it() {
+    let _watchdog = watch();
+    let (default, other) = (default_stream(), stream());
+    let (a, b) = (holding(&[1; 64]), fresh(64));
+    let gate = Gate::on(&other);
+    other.fill(&a, 0..64, 5_u8).unwrap();
+    let (inner, x, y) = (default.clone(), a.clone(), b.clone());
+    let nested = move || {
+        // This waits for the other stream, and has run on return.
+        inner.copy(&x, 0, &y, 0, 64).unwrap();
+        assert_eq!(y.to_vec::<u8>().unwrap(), [5; 64]);
+        assert_eq!(*y.view::<u8>().unwrap(), [5; 64]);
+        inner.run(y.update::<u8>(), |bytes| bytes.fill(6)).unwrap();
+        y.view_mut::<u8>().unwrap()[0] = 6;
+    };
+    thread::scope(|scope| {
+        let running = scope.spawn(|| default.submit(nested).unwrap());
+        gate.open();
+        running.join().unwrap();
+    });
+    assert_eq!(
+        other.copy_out::<u8>(&b, 0..64).unwrap().wait().unwrap(),
+        [6; 64]
+    );
+    default.synchronize().unwrap();
+}
+
+#[test]
+fn promise_7_nested_work_that_is_skipped_leaves_its_failure() {
+    let _watchdog = watch();
+    let (default, a, b) = (default_stream(), holding(&[1; 8]), fresh(8));
+    let (inner, x, y) = (default.clone(), a.clone(), b.clone());
+    let nested = move || {
+        drop(inner.call(|| panic!("the first to fail")).unwrap());
+        assert!(inner.fill(&x, 0..8, 2_u8).unwrap_err().is_cancelled());
+        assert!(inner.fill(&y, 0..4, 2_u8).unwrap_err().is_cancelled());
+    };
+    let failed = |outcome: Result<Vec<u8>, Error>| {
+        let error = outcome.unwrap_err();
+        assert!(
+            error.is_operation() && error.to_string().contains("the first to fail"),
+            "{error:?}"
+        );
+    };
+    assert!(default.submit(nested).unwrap_err().is_operation());
+    let _ = default.synchronize();
+    failed(a.to_vec());
+    failed(b.to_vec());
+    default.fill(&a, 0..8, 3_u8).unwrap();
+    assert_eq!(a.to_vec::<u8>().unwrap(), [3; 8]);
+}
+
+#[test]
+fn promise_7_a_copy_of_failed_data_fails_by_its_own_result() {
+    let _watchdog = watch();
+    let (source, reader, buffer) = (stream(), stream(), fresh(8));
+    source
+        .run(buffer.write::<u8>(), |_| Err::<(), _>("no pixels"))
+        .unwrap();
+    for stream in [&reader, &default_stream()] {
+        let future = stream.copy_out::<u8>(&buffer, 0..8).unwrap();
+        let error = future.wait().unwrap_err();
+        assert!(
+            error.is_operation() && error.to_string().contains("no pixels"),
+            "{error:?}"
+        );
+        // By that it is acknowledged.
+        stream.synchronize().unwrap();
+    }
+    assert!(source.synchronize().unwrap_err().is_operation());
+}
+
+#[test]
+fn promise_10_a_cancelled_copy_of_failed_data_fails_nothing() {
+    let _watchdog = watch();
+    let (source, reader, buffer) = (stream(), stream(), fresh(8));
+    source
+        .run(buffer.write::<u8>(), |_| Err::<(), _>("no pixels"))
+        .unwrap();
+    let gate = Gate::begun_on(&reader);
+    let future = reader.copy_out::<u8>(&buffer, 0..8).unwrap();
+    assert!(future.cancel());
+    gate.open();
+    reader.synchronize().unwrap();
+    assert!(future.wait().unwrap_err().is_cancelled());
+    assert!(source.synchronize().unwrap_err().is_operation());
+}
+
+/// What `wait` returns inside an operation of another stream that has `buffer` as an argument.
+fn inside(
+    buffer: &Buffer,
+    wait: impl FnOnce(&Buffer) -> Result<(), Error> + Send + 'static,
+) -> Error {
+    let (stream, same) = (stream(), buffer.clone());
+    let (tell, told) = mpsc::channel();
+    let work = move |_: &mut [u8]| tell.send(wait(&same)).unwrap();
+    stream.run_host(buffer.update::<u8>(), work).unwrap();
+    let outcome = told.recv().unwrap();
+    stream.synchronize().unwrap();
+    outcome.unwrap_err()
+}
+
+#[test]
+fn promise_9_waits_inside_an_operation_for_its_own_bytes_are_deadlocks() {
+    let _watchdog = watch();
+    let buffer = holding(&[1; 64]);
+    let all: [fn(&Buffer) -> Result<(), Error>; 6] = [
+        |buffer| buffer.view::<u8>().map(drop),
+        |buffer| buffer.view_mut::<u8>().map(drop),
+        |buffer| buffer.to_vec::<u8>().map(drop),
+        |buffer| default_stream().fill(buffer, 0..64, 0_u8),
+        |buffer| default_stream().run(buffer.read::<u8>(), |_| ()),
+        // Through another stream, which waits for this operation.
+        |buffer| {
+            let other = stream();
+            let out = other.copy_out::<u8>(buffer, 0..64)?;
+            let error = out.wait().map(drop);
+            assert!(other.synchronize().unwrap_err().is_deadlock());
+            error
+        },
+    ];
+    for wait in all {
+        let error = inside(&buffer, wait);
+        assert!(error.is_deadlock(), "{error:?}");
+    }
+    // Nothing is left of what was refused.
+    assert_eq!(buffer.to_vec::<u8>().unwrap(), [1; 64]);
+    buffer.view_mut::<u8>().unwrap().fill(2);
+    default_stream().synchronize().unwrap();
+}
+
+#[test]
+fn promise_9_a_nested_wait_for_what_waits_for_the_enclosing_work_is_a_deadlock() {
+    let _watchdog = watch();
+    let (default, other) = (default_stream(), stream());
+    let (a, b) = (holding(&[1; 8]), fresh(8));
+    let (inner, source, target) = (default.clone(), a.clone(), b.clone());
+    let work = move |_: &mut [u8]| {
+        // The copy waits for this operation, and the fill would wait for the copy.
+        other.copy(&source, 0, &target, 0, 8).unwrap();
+        let error = inner.fill(&target, 0..8, 1_u8).unwrap_err();
+        assert!(error.is_deadlock(), "{error:?}");
+    };
+    default.run(a.update::<u8>(), work).unwrap();
+    let same = a.clone();
+    // What the operation itself is at, it has as a slice.
+    let work = move |_: &mut [u8]| {
+        assert!(same.view::<u8>().unwrap_err().is_invalid_argument());
+        assert!(same.view_mut::<u8>().unwrap_err().is_invalid_argument());
+    };
+    default.run(a.update::<u8>(), work).unwrap();
+    assert_eq!(b.to_vec::<u8>().unwrap(), [1; 8]);
+    default.synchronize().unwrap();
+}
+
+#[test]
+fn promise_6_buffers_that_pending_work_uses_live_until_it_ran() {
+    alone(AS_IT_IS, || {
+        let stream = stream();
+        let gate = Gate::begun_on(&stream);
+        let data: Vec<u8> = (0..=255).cycle().take(100_000).collect();
+        let (a, b) = (holding(&data), fresh(100_000));
+        stream.copy(&a, 0, &b, 0, 100_000).unwrap();
+        let out = stream.copy_out::<u8>(&b, 0..100_000).unwrap();
+        drop((a, b));
+        assert!(live_bytes() >= 100_000);
+        gate.open();
+        assert_eq!(out.wait().unwrap(), data);
+        // Also before anybody waits for more than that: it is let go before it counts as done.
+        assert_eq!(live_bytes(), 0);
+        // Without a future and without a stream.
+        let gate = Gate::begun_on(&stream);
+        let c = holding(&data);
+        let ran = Arc::new(AtomicU64::new(0));
+        let count = ran.clone();
+        let work = move |bytes: &mut [u8]| {
+            let sum: u64 = bytes.iter().map(|byte| u64::from(*byte)).sum();
+            count.store(sum, Ordering::SeqCst);
+        };
+        stream.run(c.update::<u8>(), work).unwrap();
+        drop((c, stream));
+        gate.open();
+        until(|| live_bytes() == 0);
+        assert_eq!(
+            ran.load(Ordering::SeqCst),
+            data.iter().map(|byte| u64::from(*byte)).sum()
+        );
+    });
+}
+
+#[test]
+fn promise_4_a_copied_source_has_been_read_when_the_call_returns() {
+    let _watchdog = watch();
+    let stream = stream();
+    for nbytes in [1, 31, 32, 33, 4096, 5000, 3 << 20] {
+        let buffer = fresh(nbytes);
+        let gate = Gate::begun_on(&stream);
+        let mut data = vec![1_u8; nbytes];
+        stream.copy_in(&data, &buffer, 0).unwrap();
+        data.fill(2);
+        drop(data);
+        gate.open();
+        assert_eq!(buffer.to_vec::<u8>().unwrap(), vec![1; nbytes]);
+    }
+}
+
+#[cfg(unix)]
+mod fork {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    /// Runs `body` in a forked child, which must end well and soon.
+    #[expect(unsafe_code, reason = "the standard library does not fork")]
+    fn in_child(body: impl FnOnce()) {
+        // SAFETY: the child runs `body` and ends without returning, so nothing of the parent's test
+        // runs twice; `body` uses only what promises to work after a fork, and the allocator does.
+        let status = unsafe {
+            match libc::fork() {
+                0 => {
+                    // A child that hangs is ended by the alarm.
+                    libc::alarm(60);
+                    let outcome = catch_unwind(AssertUnwindSafe(body));
+                    libc::_exit(i32::from(outcome.is_err()));
+                }
+                child => {
+                    assert!(child > 0, "{}", std::io::Error::last_os_error());
+                    let mut status = 0;
+                    assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+                    status
+                }
+            }
+        };
+        assert_eq!(status, 0, "the child failed, or hung and was ended");
+    }
+
+    #[track_caller]
+    fn refused<T>(outcome: Result<T, Error>) {
+        let Err(error) = outcome else {
+            panic!("it was not refused")
+        };
+        assert!(error.is_device(), "{error:?}");
+        assert!(error.to_string().contains("forked"), "{error}");
+    }
+
+    fn every_use_is_refused(inherited: &Buffer, on: &Stream) {
+        let own = holding(&[1; 8]);
+        refused(on.fill(inherited, 0..8, 0_u8));
+        refused(on.fill(inherited, 0..1, 0_u8));
+        refused(on.copy_in(&[1; 8], inherited, 0));
+        refused(on.copy(inherited, 0, &own, 0, 8));
+        refused(on.copy(&own, 0, inherited, 0, 8));
+        refused(on.copy_out::<u8>(inherited, 0..8));
+        refused(on.run(inherited.read::<u8>(), |_| ()));
+        refused(on.run_host((own.write::<u8>(), inherited.update::<u8>()), |_| ()));
+        refused(on.parallel_for(8, 1, inherited.write::<u8>(), |_, _| ()));
+        refused(inherited.view::<u8>());
+        refused(inherited.view_mut::<u8>());
+        refused(inherited.to_vec::<u8>());
+        assert_eq!(inherited.nbytes(), 8);
+        let _ = format!("{inherited:?}");
+    }
+
+    #[test]
+    fn promise_13_a_child_is_refused_inherited_buffers_and_has_its_own() {
+        alone(AS_IT_IS, || {
+            let (stream, reached, pending) = (stream(), holding(&[4; 8]), fresh(8));
+            let viewed = holding(&[5; 8]);
+            let view = viewed.view::<u8>().unwrap();
+            let gate = Gate::begun_on(&stream);
+            stream.fill(&pending, 0..8, 6_u8).unwrap();
+            let mut handles = Some((reached.clone(), pending.clone(), viewed, view));
+            in_child(|| {
+                let (reached, pending, viewed, view) = handles.take().unwrap();
+                for on in [crate::stream(), default_stream()] {
+                    every_use_is_refused(&reached, &on);
+                    every_use_is_refused(&pending, &on);
+                    every_use_is_refused(&viewed, &on);
+                    // The bytes are a copy of the parent's.
+                    assert_eq!(*view, [5; 8]);
+                }
+                drop((reached, pending, viewed, view));
+                assert_eq!(live_bytes(), 0);
+                let own = fresh(1 << 20);
+                crate::stream().fill(&own, 0..1 << 20, 9_u8).unwrap();
+                assert_eq!(own.to_vec::<u8>().unwrap(), vec![9; 1 << 20]);
+                drop(own);
+                CPU.release_memory().unwrap();
+            });
+            gate.open();
+            let (reached, pending, viewed, view) = handles.unwrap();
+            assert_eq!(*view, [5; 8]);
+            drop(view);
+            viewed.view_mut::<u8>().unwrap();
+            assert_eq!(reached.to_vec::<u8>().unwrap(), [4; 8]);
+            assert_eq!(pending.to_vec::<u8>().unwrap(), [6; 8]);
+        });
+    }
+
+    #[test]
+    fn promise_13_forks_while_threads_use_buffers_harm_nobody() {
+        alone(AS_IT_IS, || {
+            let (streams, stop) = ([stream(), stream()], AtomicBool::new(false));
+            let buffers = [holding(&[0; 8]), holding(&[0; 8])];
+            let counts: u64 = thread::scope(|scope| {
+                let hammer = |n: usize| {
+                    let (streams, stop, buffers) = (&streams, &stop, &buffers);
+                    scope.spawn(move || {
+                        let mut count = 0;
+                        while !stop.load(Ordering::Relaxed) {
+                            let add = |both: [&mut [u64]; 2]| both.map(|word| word[0] += 1);
+                            let accesses = [buffers[n].update(), buffers[1 - n].update()];
+                            streams[n]
+                                .run(accesses, move |both| drop(add(both)))
+                                .unwrap();
+                            count += 1;
+                            if count % 64 == 0 {
+                                streams[n].synchronize().unwrap();
+                            }
+                        }
+                        count
+                    })
+                };
+                let threads = [hammer(0), hammer(1)];
+                for _ in 0..50 {
+                    in_child(|| {
+                        let own = crate::stream();
+                        every_use_is_refused(&buffers[0], &own);
+                        drop(buffers[1].clone());
+                        let mine = holding(&[3; 8]);
+                        own.fill(&mine, 0..4, 1_u8).unwrap();
+                        assert_eq!(mine.to_vec::<u8>().unwrap(), [1, 1, 1, 1, 3, 3, 3, 3]);
+                    });
+                }
+                stop.store(true, Ordering::Relaxed);
+                threads
+                    .into_iter()
+                    .map(|thread| thread.join().unwrap())
+                    .sum()
+            });
+            for buffer in &buffers {
+                assert_eq!(buffer.to_vec::<u64>().unwrap(), [counts]);
+            }
+        });
+    }
+}
