@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use clika_runtime::{Buffer, Error, Read, Stream};
 
-use crate::process::{AS_IT_IS, alone};
+use crate::process::alone;
 use crate::{CPU, default_stream, fresh, holding, stream};
 
 #[track_caller]

@@ -282,6 +282,9 @@ fn promise_10_a_cancelled_copy_of_failed_data_fails_nothing() {
     assert!(source.synchronize().unwrap_err().is_operation());
 }
 
+/// A wait for what a buffer holds.
+type Wait = fn(&Buffer) -> Result<(), Error>;
+
 /// What `wait` returns inside an operation of another stream that has `buffer` as an argument.
 fn inside(
     buffer: &Buffer,
@@ -300,7 +303,7 @@ fn inside(
 fn promise_9_waits_inside_an_operation_for_its_own_bytes_are_deadlocks() {
     let _watchdog = watch();
     let buffer = holding(&[1; 64]);
-    let all: [fn(&Buffer) -> Result<(), Error>; 6] = [
+    let all: [Wait; 6] = [
         |buffer| buffer.view::<u8>().map(drop),
         |buffer| buffer.view_mut::<u8>().map(drop),
         |buffer| buffer.to_vec::<u8>().map(drop),
@@ -504,11 +507,11 @@ mod fork {
                     scope.spawn(move || {
                         let mut count = 0;
                         while !stop.load(Ordering::Relaxed) {
-                            let add = |both: [&mut [u64]; 2]| both.map(|word| word[0] += 1);
+                            let add = |both: [&mut [u64]; 2]| {
+                                both.into_iter().for_each(|word| word[0] += 1)
+                            };
                             let accesses = [buffers[n].update(), buffers[1 - n].update()];
-                            streams[n]
-                                .run(accesses, move |both| drop(add(both)))
-                                .unwrap();
+                            streams[n].run(accesses, add).unwrap();
                             count += 1;
                             if count % 64 == 0 {
                                 streams[n].synchronize().unwrap();
