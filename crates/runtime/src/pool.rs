@@ -158,7 +158,7 @@ impl Pool {
     fn give_back(&self, memory: Memory) {
         if self.generation != generation() {
             // A parent's, whose lock a thread may have held at the fork.
-            std::mem::forget(memory);
+            let _ = ManuallyDrop::new(memory);
             return;
         }
         memory.poison();

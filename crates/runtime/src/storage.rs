@@ -265,8 +265,8 @@ impl Drop for Storage {
     fn drop(&mut self) {
         if self.is_inherited() {
             // The parent's threads may have been at what it leads to: that stays as it is.
-            std::mem::forget(std::mem::take(self.order.get_mut()));
-            std::mem::forget(std::mem::take(self.content.get_mut()));
+            let _ = ManuallyDrop::new(std::mem::take(self.order.get_mut()));
+            let _ = ManuallyDrop::new(std::mem::take(self.content.get_mut()));
         }
     }
 }
