@@ -33,7 +33,7 @@ const CLASSES: usize = STEPS * (usize::BITS - SMALLEST.trailing_zeros()) as usiz
 const POISON: u8 = 0xD5;
 
 /// What a device's memory pool holds, as of one moment. Sizes are in bytes, and those of the blocks
-/// behind the buffers: up to a fifth above what the buffers asked for.
+/// behind the buffers: up to a quarter above what the buffers asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStats {
