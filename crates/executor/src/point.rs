@@ -130,7 +130,7 @@ impl Point {
         self.epoch.failure_at(self.n())
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, shuttle))]
     pub(crate) fn is_in_epoch_of(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.epoch, &other.epoch)
     }
