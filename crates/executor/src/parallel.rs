@@ -70,12 +70,12 @@ impl Share {
     /// without the lock and without a panic of its own: that would come before the end of the chunk.
     fn keep(&self, payload: Box<dyn Any + Send>) {
         let mut first = self.panic.lock();
-        let later = match &*first {
-            Some(_) => Some(payload),
-            None => first.replace(payload),
-        };
+        if first.is_none() {
+            *first = Some(payload);
+            return;
+        }
         drop(first);
-        later.map(discard);
+        discard(payload);
     }
 
     fn is_over(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use super::loom_support::{Cell, check, executor, native, spawn, wait};
+use super::loom_support::{Cell, check, check_with_fewer, executor, native, spawn, wait};
 
 /// The helper comes before, while and after the caller takes its part, or not at all.
 #[test]
@@ -72,7 +72,7 @@ fn a_shutdown_meanwhile_cuts_nothing_short() {
 /// From inside an operation, by a worker, with one more to help it.
 #[test]
 fn a_worker_may_share_its_operation_out() {
-    check(|| {
+    check_with_fewer(1, || {
         let executor = Arc::new(executor(2));
         let chunks = [Cell::new(), Cell::new()];
         let work = {
