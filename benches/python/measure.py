@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
 
@@ -64,7 +65,7 @@ def memory(peer: Peer, sizes: Sizes) -> Figures:
     for name, size in (("1kb_ns", 1 << 10), ("1mb_ns", 1 << 20)):
         take(size)
         count = sizes.round_trips
-        times = [timed(lambda size=size: repeat_with(take, size, count)) for _ in range(5)]
+        times = [timed(partial(repeat_with, take, size, count)) for _ in range(5)]
         figures[name] = median(times) / count
     size = 64 << 20
     copy = copier(size)
