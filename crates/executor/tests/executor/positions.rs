@@ -35,7 +35,7 @@ fn push_after(
         let ran = ran.clone();
         native(move || ran.store(true, SeqCst))
     };
-    (strand.push_at_after(positions, work).unwrap(), ran)
+    (strand.push_at_after(positions, work).unwrap().0, ran)
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn an_operation_runs_after_the_positions_that_it_waits_for() {
         let steps = steps.clone();
         let strand = &strands[n % 7 % 4];
         let step = native(move || assert_eq!(steps.swap(n + 1, SeqCst), n));
-        let n = strand.push_after(last.take(), step).unwrap();
+        let n = strand.push_after(last.take(), step).unwrap().0;
         last = Some(Position::new(strand.clone(), n));
     }
     strands.iter().for_each(synchronize);
@@ -68,7 +68,10 @@ fn a_layer_of_strands_waits_for_the_whole_layer_before() {
         let push = |strand: &Arc<Strand>| {
             let ran = ran.clone();
             let work = native(move || assert!(ran.fetch_add(1, SeqCst) >= layer * WIDTH));
-            strand.push_at_after(before.iter().cloned(), work).unwrap()
+            strand
+                .push_at_after(before.iter().cloned(), work)
+                .unwrap()
+                .0
         };
         let ends: Vec<_> = strands.iter().map(push).collect();
         before = ends.iter().map(|end| end.position().clone()).collect();
@@ -103,9 +106,9 @@ fn several_positions_take_one_number() {
     let gates: Vec<_> = (0..3).map(|_| gated(&executor)).collect();
     let positions = || gates.iter().map(|(_, position)| position.clone());
     let strand = executor.strand(None);
-    assert_eq!(strand.push_after(positions(), native(|| ())).unwrap(), 2);
+    assert_eq!(strand.push_after(positions(), native(|| ())).unwrap().0, 2);
     assert_eq!(strand.pending(), 2);
-    assert_eq!(strand.push_after(positions(), native(|| ())).unwrap(), 4);
+    assert_eq!(strand.push_after(positions(), native(|| ())).unwrap().0, 4);
     assert_eq!(strand.push(native(|| ())).unwrap(), 5);
     assert_eq!(strand.pending(), 5);
     gates.iter().for_each(|(gate, _)| gate.open());
@@ -122,14 +125,14 @@ fn a_position_that_is_reached_or_on_the_own_strand_takes_no_number() {
     let (gate, ahead) = gated(&executor);
     let held = hold_workers(&executor, workers());
     let own = |n| Position::new(strand.clone(), n);
-    assert_eq!(strand.push_after([], native(|| ())).unwrap(), 1);
-    assert_eq!(strand.push_after([own(1)], native(|| ())).unwrap(), 2);
+    assert_eq!(strand.push_after([], native(|| ())).unwrap().0, 1);
+    assert_eq!(strand.push_after([own(1)], native(|| ())).unwrap().0, 2);
     let twice = [reached.clone(), reached.clone()];
-    assert_eq!(strand.push_after(twice, native(|| ())).unwrap(), 3);
-    assert_eq!(strand.push_after([own(9)], native(|| ())).unwrap(), 4);
+    assert_eq!(strand.push_after(twice, native(|| ())).unwrap().0, 3);
+    assert_eq!(strand.push_after([own(9)], native(|| ())).unwrap().0, 4);
     assert_eq!(strand.pending(), 4);
     let mixed = [reached, ahead, own(2)];
-    assert_eq!(strand.push_after(mixed, native(|| ())).unwrap(), 6);
+    assert_eq!(strand.push_after(mixed, native(|| ())).unwrap().0, 6);
     held.open();
     gate.open();
     synchronize(&strand);
@@ -231,7 +234,8 @@ fn a_strand_parked_at_the_shutdown_is_dropped_and_wakes_everybody() {
             [queued.position().clone(), running.clone()],
             native(move || drop(probe)),
         )
-        .unwrap();
+        .unwrap()
+        .0;
     let (last, ran) = push_after(&behind, [end.position().clone()]);
     threads(|threads| {
         for point in [&end, &last] {
@@ -263,7 +267,7 @@ fn a_visit_waits_for_its_positions_and_takes_no_failure_from_them() {
         .unwrap();
     let (gate, position) = gated(&executor);
     let positions = [fails.position().clone(), position];
-    let visitor = inline.visit_after(positions).unwrap().unwrap();
+    let visitor = inline.visit_after(positions).unwrap().unwrap().0;
     assert_eq!(visitor.point().n(), 2);
     assert!(!visitor.until(Some(Instant::now())));
     gate.open();
@@ -281,7 +285,7 @@ fn a_visit_that_is_withdrawn_keeps_the_place_of_its_wait() {
     let executor = executor();
     let inline = executor.inline_strand("inline");
     let (gate, position) = gated(&executor);
-    let withdrawn = inline.visit_after([position]).unwrap().unwrap();
+    let withdrawn = inline.visit_after([position]).unwrap().unwrap().0;
     let end = withdrawn.point().clone();
     drop(withdrawn);
     assert!(!end.is_reached());
@@ -357,7 +361,7 @@ fn promise_09_a_position_behind_the_awaited_one_is_no_cycle() {
     let executor = executor();
     let (first, second) = (executor.strand(None), executor.strand(None));
     let (start, (gate, position)) = (Gate::default(), gated(&executor));
-    let awaited = second.push_at_after([position], native(|| ())).unwrap();
+    let awaited = second.push_at_after([position], native(|| ())).unwrap().0;
     let target = awaited.position().clone();
     let (end, log) = inside(&first, &start, move || wait_inside(&target));
     let (behind, ran) = push_after(&second, [end.position().clone()]);
@@ -375,7 +379,7 @@ fn positions_are_made_while_the_strand_is_free() {
     let strand = executor.strand(None);
     let (gate, position) = gated(&executor);
     let uses = std::iter::once_with(|| strand.point().position().clone());
-    assert_eq!(strand.push_after(uses, native(|| ())).unwrap(), 1);
+    assert_eq!(strand.push_after(uses, native(|| ())).unwrap().0, 1);
     let panics = [0, 1].into_iter().map(|n| match n {
         0 => position.clone(),
         _ => panic_quietly("on purpose"),
