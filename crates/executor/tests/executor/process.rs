@@ -146,7 +146,10 @@ fn promise_13_a_childs_strand_does_not_wait_for_the_parent() {
                     Err(Refused::Inherited)
                 ));
                 strand.wait_for(&done).unwrap();
-                strand.push_after(behind(&done), native(|| ())).map(drop).unwrap();
+                strand
+                    .push_after(behind(&done), native(|| ()))
+                    .map(drop)
+                    .unwrap();
                 synchronize(&strand);
             });
             gate.open();
