@@ -52,7 +52,7 @@ check-rust: .venv/complete
 
 check-models: .venv/complete
 	$(loom) cargo clippy -p clika-executor --lib --profile test -- -D warnings
-	$(shuttle) cargo clippy -p clika-executor --lib --profile test -- -D warnings
+	$(shuttle) cargo clippy -p clika-executor -p clika-runtime --lib --profile test -- -D warnings
 
 check-python: develop
 	ruff format --check
@@ -71,7 +71,7 @@ test-rust: .venv/complete
 
 test-models: .venv/complete
 	$(loom) LOOM_MAX_PREEMPTIONS=2 $(nextest) -p clika-executor --lib loom_
-	$(shuttle) $(nextest) -p clika-executor --lib shuttle_
+	$(shuttle) $(nextest) -p clika-executor -p clika-runtime --lib shuttle_
 
 test-python: develop
 	CLIKA_WORKERS=$(cores) pytest

@@ -4,13 +4,15 @@ Every photo is read, decoded, resized, denoised, sharpened, encoded, saved, and 
 sheet. What happens to one photo is a row of plain functions, submitted to streams:
 
     reader   read 1, read 2, read 3, read 4, ...
-    lane 1   (wait for read 1) decode, resize, denoise, sharpen, encode photo 1, then photo 3, ...
-    lane 2   (wait for read 2) decode, resize, denoise, sharpen, encode photo 2, then photo 4, ...
-    writer   (wait for photo 1) save, paste, (wait for photo 2) save, paste, ...
+    lane 1   decode, resize, denoise, sharpen, encode photo 1, then photo 3, ...
+    lane 2   decode, resize, denoise, sharpen, encode photo 2, then photo 4, ...
+    writer   paste and save photo 1, paste and save photo 2, ...
 
-Within a stream the order comes for free; between streams an event says what has to be ready. Pillow
-and NumPy let go of the interpreter lock while they compute, so each lane keeps a core busy. The
-files are the same, byte for byte, whichever streams did the work.
+Files and pixels lie in buffers, and each function gets the buffers that it works on as arguments.
+So no event has to say that lane 1 decodes what the reader has read, or that the writer pastes what
+a lane has sharpened: the buffers show it. Pillow and NumPy let go of the interpreter lock while
+they compute, so each lane keeps a core busy. The results are the same, byte for byte, whichever
+streams did the work.
 """
 
 import argparse
@@ -32,7 +34,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 from tqdm import tqdm
 
-from clika_runtime import Device, Stream
+from clika_runtime import Buffer, Device, Stream, memory_stats
 
 Floats = NDArray[np.float32]
 Bytes = NDArray[np.uint8]
@@ -69,61 +71,75 @@ CROPS = (Crop(0.5, 0.5, 1.0), *(Crop(x, y, 0.6) for y, x in product((0.0, 0.5, 1
 
 @dataclass
 class Photo:
-    """One photo on its way. Each method is a stage and uses what the one before it left here."""
+    """One photo on its way. Each method is a stage, and works on the buffers that it gets."""
 
     name: str
     source: Path
     crop: Crop
-    file: bytes = field(init=False, repr=False)
     image: Image.Image = field(init=False, repr=False)
     jpeg: bytes = field(init=False, repr=False)
     saved: bool = field(init=False, default=False)
 
-    def read(self) -> None:
+    def read(self, file: Buffer) -> None:
         """Read the file from the disk."""
-        self.file = self.source.read_bytes()
+        with self.source.open("rb") as source, file.view(writable=True) as view:
+            source.readinto(view)
 
-    def decode(self) -> None:
-        """Turn the file into pixels."""
+    def decode(self, file: Buffer) -> None:
+        """Turn the file into an image."""
         try:
-            with Image.open(io.BytesIO(self.file)) as image:
+            with Image.open(io.BytesIO(file.view())) as image:
                 self.image = image.convert("RGB")
         except (OSError, SyntaxError) as error:  # Pillow's errors for broken files
             error.add_note(f"photo: {self.source.name}")
             raise
-        del self.file
 
-    def resize(self) -> None:
+    def resize(self, pixels: Buffer) -> None:
         """Cut out the crop and bring it to the common size."""
         width, height = self.image.size
         scale = min(width / SIZE[0], height / SIZE[1]) * self.crop.zoom
         part = (int(SIZE[0] * scale), int(SIZE[1] * scale))
         left, top = int((width - part[0]) * self.crop.x), int((height - part[1]) * self.crop.y)
         box = (left, top, left + part[0], top + part[1])
-        self.image = self.image.resize(SIZE, Image.Resampling.LANCZOS, box=box)
+        array(pixels)[:] = np.asarray(self.image.resize(SIZE, Image.Resampling.LANCZOS, box=box))
+        del self.image
 
-    def denoise(self) -> None:
+    def denoise(self, pixels: Buffer) -> None:
         """Smooth out the noise but not the edges."""
-        self.image = Image.fromarray(smooth(np.asarray(self.image, dtype=np.float32)))
+        array(pixels)[:] = smooth(array(pixels).astype(np.float32))
 
-    def sharpen(self) -> None:
+    def sharpen(self, pixels: Buffer) -> None:
         """Bring out the edges."""
-        self.image = self.image.filter(ImageFilter.UnsharpMask(radius=2, percent=80, threshold=2))
+        mask = ImageFilter.UnsharpMask(radius=2, percent=80, threshold=2)
+        array(pixels)[:] = np.asarray(Image.fromarray(array(pixels)).filter(mask))
 
-    def encode(self) -> None:
-        """Make a JPEG file of it."""
+    def encode(self, pixels: Buffer) -> None:
+        """Make a JPEG file of them."""
         file = io.BytesIO()
-        self.image.save(file, "JPEG", quality=90)
+        Image.fromarray(array(pixels)).save(file, "JPEG", quality=90)
         self.jpeg = file.getvalue()
 
     def save(self, folder: Path) -> None:
         """Write the JPEG file to the disk."""
         (folder / self.name).write_bytes(self.jpeg)
         self.saved = True
+        del self.jpeg
 
-    def development(self) -> tuple[Callable[[], None], ...]:
-        """List the stages that keep a core busy, in their order."""
-        return (self.decode, self.resize, self.denoise, self.sharpen, self.encode)
+    def develop(self, reader: Stream, lane: Stream) -> Buffer:
+        """Submit all stages, and return where the pixels will be."""
+        file = Buffer.empty(self.source.stat().st_size, lane.device)
+        pixels = Buffer.empty(SIZE[0] * SIZE[1] * 3, lane.device)
+        reader.submit(self.read, file)
+        lane.submit(self.decode, file)
+        for stage in (self.resize, self.denoise, self.sharpen, self.encode):
+            lane.submit(stage, pixels)
+        return pixels
+
+
+def array(pixels: Buffer) -> Bytes:
+    """View the pixels of a developed photo, to be read and written."""
+    view = pixels.view(writable=True)
+    return np.frombuffer(view, dtype=np.uint8).reshape(SIZE[1], SIZE[0], 3)
 
 
 def smooth(pixels: Floats, reach: int = 2, likeness: float = 20.0) -> Bytes:
@@ -174,13 +190,13 @@ class ContactSheet:
         self.page = Image.new("RGB", size, "white")
         self.pasted = 0
 
-    def paste(self, photo: Photo) -> None:
-        """Paste the next photo, and let go of its pixels."""
+    def paste(self, pixels: Buffer) -> None:
+        """Paste the pixels of the next photo."""
         row, column = divmod(self.pasted, self.columns)
         corner = (GAP + column * (THUMBNAIL[0] + GAP), GAP + row * (THUMBNAIL[1] + GAP))
-        self.page.paste(photo.image.resize(THUMBNAIL, Image.Resampling.LANCZOS), corner)
+        image = Image.fromarray(array(pixels))
+        self.page.paste(image.resize(THUMBNAIL, Image.Resampling.LANCZOS), corner)
         self.pasted += 1
-        del photo.image, photo.jpeg
 
     def save(self, folder: Path) -> None:
         """Write the page to the disk."""
@@ -232,13 +248,9 @@ def develop(photos: Sequence[Photo], streams: Streams, folder: Path, label: str)
     folder.mkdir(parents=True, exist_ok=True)
     with tqdm(total=len(photos), desc=label, unit="photo", disable=None) as bar:
         for photo, lane in zip(photos, cycle(streams.lanes), strict=False):
-            streams.reader.submit(photo.read)
-            lane.wait_event(streams.reader.record_event())
-            for stage in photo.development():
-                lane.submit(stage)
-            streams.writer.wait_event(lane.record_event())
+            pixels = photo.develop(streams.reader, lane)
+            streams.writer.submit(sheet.paste, pixels)
             streams.writer.submit(photo.save, folder)
-            streams.writer.submit(sheet.paste, photo)
             streams.writer.submit(bar.update)
         streams.writer.submit(sheet.save, folder)
         streams.synchronize()
@@ -274,11 +286,10 @@ def measure(label: str, count: int, streams: Streams, folder: Path) -> Run:
 
 
 def warm_up() -> None:
-    """Develop one photo without streams, so that the first run does not pay for loading code."""
-    photo = choose_photos(1)[0]
-    photo.read()
-    for stage in photo.development():
-        stage()
+    """Develop one photo by itself, so that the first run does not pay for loading code."""
+    default = Stream.default_stream(Device.parse("cpu"))
+    choose_photos(1)[0].develop(default, default)
+    default.synchronize()
 
 
 def table(count: int, *runs: Run) -> str:
@@ -308,6 +319,8 @@ def compare(count: int, lanes: int, device: Device, output: Path) -> None:
     check_same(*folders, names)
     print(table(count, one, several))
     print(f"{len(names)} files, with the same bytes both times. See {folders[1] / SHEET_NAME}")
+    stats = memory_stats(device)
+    print(f"buffers: {stats['peak_bytes'] / 2**20:.0f} MiB at most, {stats['reused']} reused")
 
 
 def show_failure(count: int, lanes: int, device: Device, output: Path) -> None:

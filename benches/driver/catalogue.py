@@ -16,6 +16,9 @@ PEERS: dict[Language, dict[str, str]] = {
         "crossbeam": "crossbeam + thread",
         "rayon": "rayon, 1 thread",
         "tokio": "tokio mpsc + task",
+        "malloc": "malloc",
+        "mimalloc": "mimalloc",
+        "memcpy": "memcpy",
     },
     "python": {
         OURS: "clika_runtime",
@@ -23,6 +26,7 @@ PEERS: dict[Language, dict[str, str]] = {
         "pool": "ThreadPoolExecutor(1)",
         "mlx": "MLX",
         "pocl": "PoCL",
+        "numpy": "NumPy",
     },
 }
 
@@ -74,8 +78,8 @@ class Measure:
         return f"{self.language}-{self.name}"
 
 
-RUST = tuple(PEERS["rust"])
-PYTHON = tuple(PEERS["python"])
+RUST = (OURS, "std", "crossbeam", "rayon", "tokio")
+PYTHON = (OURS, "queue", "pool", "mlx", "pocl")
 
 MEASURES = (
     Measure(
@@ -139,6 +143,34 @@ MEASURES = (
         ("quiet",),
     ),
     Measure(
+        "rust",
+        "buffers",
+        (
+            Figure("one_ns", "submit a function of one buffer, ns"),
+            Figure("two_ns", "submit a function of two buffers, ns"),
+            Figure("eight_ns", "submit a function of eight buffers, ns"),
+        ),
+        (OURS,),
+    ),
+    Measure(
+        "rust",
+        "alloc",
+        (
+            Figure("1kb_ns", "take, touch and free 1 KiB, ns"),
+            Figure("1mb_ns", "take, touch and free 1 MiB, ns"),
+            Figure("64mb_ns", "take, touch and free 64 MiB, ns"),
+        ),
+        (OURS, "malloc", "mimalloc"),
+        ("quiet",),
+    ),
+    Measure(
+        "rust",
+        "copy",
+        (Figure("gb_s", "copy 64 MiB, GB/s read and written"),),
+        (OURS, "memcpy"),
+        ("quiet",),
+    ),
+    Measure(
         "python",
         "submit",
         (
@@ -167,6 +199,26 @@ MEASURES = (
     ),
     Measure(
         "python",
+        "native",
+        (
+            Figure("submit_ns", "submit an empty native operation², ns", Budget(250)),
+            Figure("rate_m", "the same, submitted and drained, M/s", Budget(3, at_least=True)),
+        ),
+        (OURS, "mlx", "pocl"),
+    ),
+    Measure(
+        "python",
+        "memory",
+        (
+            Figure("1kb_ns", "take, touch and free 1 KiB, ns"),
+            Figure("1mb_ns", "take, touch and free 1 MiB, ns"),
+            Figure("copy_gb_s", "copy 64 MiB into an array, GB/s read and written"),
+        ),
+        (OURS, "numpy"),
+        ("quiet",),
+    ),
+    Measure(
+        "python",
         "handover",
         (Figure("total_us", "hand-over of two streams with the enqueuing, µs"),),
         PYTHON,
@@ -188,5 +240,6 @@ MEASURES = (
 
 NOTE = (
     "¹ MLX and PoCL run no Python functions: their operation is 1 + 1 and an empty kernel."
-    " SimpleQueue + thread gives no future and no result."
+    " SimpleQueue + thread gives no future and no result.\n\n"
+    "² Ours is a fill of no bytes."
 )

@@ -21,6 +21,7 @@ MODULES = {
     "pool": "thread_pool",
     "mlx": "mlx_cpu",
     "pocl": "pocl",
+    "numpy": "numpy_arrays",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
 
@@ -9,7 +10,7 @@ from peer import Call, nothing
 from peer import Peer as AnyPeer
 from peer import Queue as AnyQueue
 
-from clika_runtime import Device, Event, Stream
+from clika_runtime import Buffer, Device, Event, Stream
 
 
 class Queue(AnyQueue):
@@ -35,6 +36,11 @@ class Queue(AnyQueue):
 
         return call
 
+    def native(self) -> Call:
+        # Entered for good: the process is this measure's.
+        self.stream.__enter__()
+        return partial(Buffer.empty(1, self.stream.device).fill, 0, nbytes=0)
+
 
 class Peer(AnyPeer):
     """The CPU and its streams."""
@@ -45,6 +51,18 @@ class Peer(AnyPeer):
 
     def queue(self) -> Queue:
         return Queue(self.device)
+
+    def memory(self) -> tuple[Callable[[int], object], Callable[[int], Call]]:
+        empty, device = Buffer.empty, self.device
+
+        def take(size: int) -> None:
+            view = empty(size, device).view(writable=True)
+            view[0] = 1
+
+        def copier(size: int) -> Call:
+            return partial(Buffer.from_data(bytes(size)).copy_to, bytearray(size))
+
+        return take, copier
 
     def hand_over(self, count: int) -> Call:
         first, second = self.queue().stream, self.queue().stream

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
 
@@ -32,8 +33,13 @@ SMOKE = Sizes(repeats=2, submits=200, round_trips=50, idle_round_trips=3, hand_o
 
 def submit(peer: Peer, sizes: Sizes) -> Figures:
     """Submit trivial operations, and drain the queue."""
-    queue, count = peer.queue(), sizes.submits
-    call = queue.submitter()
+    queue = peer.queue()
+    return submitted(queue, queue.submitter(), sizes)
+
+
+def submitted(queue: Queue, call: Call, sizes: Sizes) -> Figures:
+    """Time many submissions, and how fast they are worked off."""
+    count = sizes.submits
     repeat(call, count // 10)
     queue.drain()
     submits, rates = [], []
@@ -44,6 +50,28 @@ def submit(peer: Peer, sizes: Sizes) -> Figures:
         queue.drain()
         rates.append(count / (now() - start) * 1e3)
     return {"submit_ns": median(submits), "rate_m": median(rates)}
+
+
+def native(peer: Peer, sizes: Sizes) -> Figures:
+    """Submit empty native operations, and drain the queue."""
+    queue = peer.queue()
+    return submitted(queue, queue.native(), sizes)
+
+
+def memory(peer: Peer, sizes: Sizes) -> Figures:
+    """Take and free memory, and copy it to the host."""
+    take, copier = peer.memory()
+    figures = {}
+    for name, size in (("1kb_ns", 1 << 10), ("1mb_ns", 1 << 20)):
+        take(size)
+        count = sizes.round_trips
+        times = [timed(partial(repeat_with, take, size, count)) for _ in range(5)]
+        figures[name] = median(times) / count
+    size = 64 << 20
+    copy = copier(size)
+    copy()
+    figures["copy_gb_s"] = 2 * size / median(timed(copy) for _ in range(sizes.repeats * 3))
+    return figures
 
 
 def function(peer: Peer, sizes: Sizes) -> Figures:
@@ -121,9 +149,17 @@ MEASURES: dict[str, Callable[[Peer, Sizes], Figures]] = {
     "submit": submit,
     "function": function,
     "marker": marker,
+    "native": native,
+    "memory": memory,
     "handover": hand_over,
     "streams": streams,
 }
+
+
+def repeat_with(take: Callable[[int], object], size: int, count: int) -> None:
+    """Call it with a size so many times."""
+    for _ in range(count):
+        take(size)
 
 
 def repeat(call: Call, count: int) -> None:

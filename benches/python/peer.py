@@ -40,6 +40,10 @@ class Queue(ABC):
         """Return what submits one brief native operation and waits for it."""
         return self.round_trip()
 
+    def native(self) -> Call:
+        """Return what submits one empty native operation."""
+        return self.submitter()
+
 
 class Peer(ABC):
     """Ours, or what a Python user would pick instead."""
@@ -52,6 +56,10 @@ class Peer(ABC):
     @abstractmethod
     def queue(self) -> Queue:
         """Make a queue that is independent of all others."""
+
+    def memory(self) -> tuple[Callable[[int], object], Callable[[int], Call]]:
+        """Return what takes, touches and frees so many bytes, and what makes copiers of so many."""
+        raise NotImplementedError
 
     @abstractmethod
     def hand_over(self, count: int) -> Call:

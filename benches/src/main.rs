@@ -5,6 +5,7 @@
 
 mod clika;
 mod measure;
+mod memory;
 mod peer;
 mod process;
 mod threads;
@@ -45,6 +46,9 @@ fn leave() -> ! {
 }
 
 fn run(peer: &str, measure: &str, sizes: &Sizes) -> Option<Figures> {
+    if memory::NAMES.contains(&measure) {
+        return memory::run(peer, measure, sizes);
+    }
     match peer {
         "clika" => measure::run::<clika::Clika>(measure, sizes),
         "std" => measure::run::<threads::Threads<threads::StdMpsc>>(measure, sizes),
@@ -66,8 +70,8 @@ fn json(figures: &Figures) -> String {
 fn usage() -> ExitCode {
     eprintln!(
         "usage: clika-bench {} {} [--smoke]",
-        PEERS.join("|"),
-        measure::NAMES.join("|")
+        [&PEERS[..], &memory::PEERS].concat().join("|"),
+        [&measure::NAMES[..], &memory::NAMES].concat().join("|")
     );
     ExitCode::from(2)
 }

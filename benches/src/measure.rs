@@ -19,8 +19,8 @@ pub(crate) const NAMES: [&str; 6] = [
 
 /// How much of everything: enough to measure, or just enough to see that it works.
 pub(crate) struct Sizes {
-    repeats: usize,
-    submits: u64,
+    pub(crate) repeats: usize,
+    pub(crate) submits: u64,
     round_trips: usize,
     idle_round_trips: usize,
     hand_overs: u64,
@@ -296,11 +296,11 @@ fn store(queue: &impl Queue, word: u64) {
     queue.submit(move || LAST.store(word, Ordering::Relaxed));
 }
 
-fn nanoseconds(start: Instant) -> f64 {
+pub(crate) fn nanoseconds(start: Instant) -> f64 {
     start.elapsed().as_nanos() as f64
 }
 
-fn median(values: Vec<f64>) -> f64 {
+pub(crate) fn median(values: Vec<f64>) -> f64 {
     quantile(values, 0.5)
 }
 

@@ -4,12 +4,21 @@ use std::process::Command;
 
 #[test]
 fn every_measure_runs_with_every_peer() {
-    for peer in ["clika", "std", "crossbeam", "rayon", "tokio"] {
-        for measure in [
-            "submit", "marker", "handover", "backlog", "streams", "overlap",
-        ] {
+    let queues = ["clika", "std", "crossbeam", "rayon", "tokio"];
+    let measures = [
+        "submit", "marker", "handover", "backlog", "streams", "overlap",
+    ];
+    let memory = [
+        ("clika", &["buffers", "alloc", "copy"][..]),
+        ("malloc", &["alloc"]),
+        ("mimalloc", &["alloc"]),
+        ("memcpy", &["copy"]),
+    ];
+    let queues = queues.map(|peer| (peer, &measures[..]));
+    for (peer, measures) in queues.into_iter().chain(memory) {
+        for measure in measures {
             let output = Command::new(env!("CARGO_BIN_EXE_clika-bench"))
-                .args([peer, measure, "--smoke"])
+                .args([peer, *measure, "--smoke"])
                 .output()
                 .expect("the bench was built beside this test");
             let text = String::from_utf8_lossy(&output.stdout);

@@ -55,7 +55,7 @@ pub(crate) fn contain(f: impl FnOnce()) {
 
 /// Drops what a panic carried, and what comes of it should that panic too. Whoever goes on like this
 /// is left alone.
-fn discard(mut payload: Box<dyn Any + Send>) {
+pub(crate) fn discard(mut payload: Box<dyn Any + Send>) {
     for _ in 0..4 {
         match catch_unwind(AssertUnwindSafe(|| drop(payload))) {
             Ok(()) => return,
@@ -135,7 +135,7 @@ impl Fault {
             Cause::Passed(failure) => failure,
         };
         if let Some(heir) = self.heir {
-            heir(&failure);
+            contain(|| heir(&failure));
         }
         failure
     }

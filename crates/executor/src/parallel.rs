@@ -22,7 +22,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use crate::executor::{Executor, Loose};
-use crate::failure::Fault;
+use crate::failure::{Fault, discard};
 use crate::lane::Job;
 use crate::operation::{Kind, Operation};
 use crate::sync::{AtomicUsize, Mutex, Ordering, SPINS, Thread, current, park_until, pause};
@@ -58,12 +58,24 @@ impl Share {
             // SAFETY: this chunk has not ended, so the caller is still in `parallel_for`.
             let function = unsafe { &*self.function };
             if let Err(payload) = catch_unwind(AssertUnwindSafe(|| function(range))) {
-                self.panic.lock().get_or_insert(payload);
+                self.keep(payload);
             }
             if self.ended.fetch_add(1, Ordering::AcqRel) + 1 == self.chunks {
                 self.caller.unpark();
             }
         }
+    }
+
+    /// Keeps what the first panic carried, for the caller. What a later one carried is dropped here,
+    /// without the lock and without a panic of its own: that would come before the end of the chunk.
+    fn keep(&self, payload: Box<dyn Any + Send>) {
+        let mut first = self.panic.lock();
+        if first.is_none() {
+            *first = Some(payload);
+            return;
+        }
+        drop(first);
+        discard(payload);
     }
 
     fn is_over(&self) -> bool {
@@ -106,8 +118,7 @@ impl Executor {
     pub fn parallel_for(&self, count: usize, grain: usize, function: impl Fn(Range<usize>) + Sync) {
         let grain = grain.max(1);
         let chunks = count.div_ceil(grain);
-        let helpers = self.workers().min(chunks).saturating_sub(1);
-        if chunks <= 1 {
+        if chunks < 2 {
             if count > 0 {
                 function(0..count);
             }
@@ -127,7 +138,7 @@ impl Executor {
             panic: Mutex::new(None),
             caller: current(),
         });
-        self.call_helpers(&share, helpers);
+        self.call_helpers(&share);
         share.take_part();
         share.await_end();
         let panic = share.panic.lock().take();
@@ -136,8 +147,12 @@ impl Executor {
         }
     }
 
-    fn call_helpers(&self, share: &Arc<Share>, helpers: usize) {
+    fn call_helpers(&self, share: &Arc<Share>) {
+        if self.is_inherited() {
+            return;
+        }
         let shared = self.shared();
+        let helpers = self.workers().min(share.chunks) - 1;
         for _ in 0..helpers {
             let help = Loose::new(shared.clone(), Help(share.clone()));
             // A closed lane gives none. The caller does all of it then.

@@ -138,7 +138,7 @@ impl Point {
         self.failure().is_some() && !failed_before
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, shuttle))]
     pub(crate) fn is_in_epoch_of(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.epoch, &other.epoch)
     }

@@ -229,9 +229,9 @@ impl Strand {
         read: impl FnOnce(&Inbox) -> R,
     ) -> Result<(R, Start), Refused> {
         self.shared.admit(T::KIND)?;
+        let awaited = self.ahead_of_push(positions)?;
         let mut inbox = self.inbox.lock();
-        let positions = positions.into_iter().map(|position| (position, None));
-        let waits = inbox.push_waits(positions);
+        let waits = inbox.push_waits(awaited.into_iter().map(|position| (position, None)));
         inbox.submitted += 1;
         inbox.operations.push(operation);
         let submitted = read(&inbox);
@@ -239,6 +239,26 @@ impl Strand {
         drop(inbox);
         let kind = if waits { Kind::Wait } else { T::KIND };
         Ok((submitted, self.start(activated, kind)))
+    }
+
+    /// Those of `positions` that an operation has to wait for. Found without the inbox's lock, as the
+    /// iterator is not ours.
+    #[inline]
+    fn ahead_of_push(
+        self: &Arc<Self>,
+        positions: impl IntoIterator<Item = Position>,
+    ) -> Result<Vec<Position>, Refused> {
+        let awaited: Vec<_> = positions
+            .into_iter()
+            .filter(|position| !Arc::ptr_eq(self, position.strand()) && !position.is_reached())
+            .collect();
+        if awaited
+            .iter()
+            .any(|position| position.strand().is_inherited())
+        {
+            return Err(Refused::Inherited);
+        }
+        Ok(awaited)
     }
 
     /// Makes everything submitted from here on wait for `point`, without blocking anybody.

@@ -12,8 +12,10 @@ use clika_runtime::foreign::{self, Missing, Point, Transfer, ViewRequest};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyInt, PyMemoryView};
+use smallvec::{SmallVec, smallvec};
 
 use crate::context;
 use crate::device::Device;
@@ -544,7 +546,12 @@ impl Bytes {
 /// A size or an offset: an integer that is not negative.
 fn size(value: &Bound<'_, PyAny>, name: &str) -> PyResult<usize> {
     let py = value.py();
-    let Ok(index) = value.call_method0("__index__") else {
+    if value.is_exact_instance_of::<PyInt>()
+        && let Ok(size) = value.extract()
+    {
+        return Ok(size);
+    }
+    let Ok(index) = value.call_method0(intern!(py, "__index__")) else {
         return Err(PyTypeError::new_err(format!(
             "{name} must be an integer number of bytes, not {}",
             value.get_type().name()?
@@ -576,8 +583,8 @@ fn range(
     Ok(start..end)
 }
 
-/// The bytes of a fill's pattern.
-fn pattern(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+/// The bytes of a fill's pattern, of which there may be too many.
+fn pattern(value: &Bound<'_, PyAny>) -> PyResult<SmallVec<[u8; 8]>> {
     let py = value.py();
     if value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyBool>() {
         let byte: u8 = value.extract().map_err(|_| {
@@ -586,10 +593,10 @@ fn pattern(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
                 format!("{value} is no byte: pass 0 to 255, or a pattern of 1, 2, 4 or 8 bytes"),
             )
         })?;
-        return Ok(vec![byte]);
+        return Ok(smallvec![byte]);
     }
     match value.cast::<PyBytes>() {
-        Ok(bytes) => Ok(bytes.as_bytes().to_vec()),
+        Ok(bytes) => Ok(SmallVec::from_slice(bytes.as_bytes())),
         Err(_) => Err(PyTypeError::new_err(format!(
             "value must be an integer from 0 to 255 or bytes, not {}",
             value.get_type().name()?

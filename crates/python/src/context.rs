@@ -4,25 +4,36 @@
 //! and each sees only its own entries.
 
 use pyo3::exceptions::PyRuntimeError;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyDict, PyTuple};
 
 use crate::inline;
 use crate::stream::{Stream, device_of};
 
-fn variable(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
-    static ENTERED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let variable = ENTERED.get_or_try_init(py, || {
+/// The methods of the variable.
+struct Variable {
+    get: Py<PyAny>,
+    set: Py<PyAny>,
+}
+
+fn variable(py: Python<'_>) -> PyResult<&Variable> {
+    static ENTERED: PyOnceLock<Variable> = PyOnceLock::new();
+    ENTERED.get_or_try_init(py, || {
         let class = py.import("contextvars")?.getattr("ContextVar")?;
-        PyResult::Ok(class.call1(("clika_runtime.entered",))?.unbind())
-    })?;
-    Ok(variable.bind(py))
+        let options = PyDict::new(py);
+        options.set_item("default", PyTuple::empty(py))?;
+        let variable = class.call(("clika_runtime.entered",), Some(&options))?;
+        let (get, set) = (variable.getattr("get")?, variable.getattr("set")?);
+        Ok(Variable {
+            get: get.unbind(),
+            set: set.unbind(),
+        })
+    })
 }
 
 fn entered(py: Python<'_>) -> PyResult<Bound<'_, PyTuple>> {
-    let entered = variable(py)?.call_method1(intern!(py, "get"), (PyTuple::empty(py),))?;
+    let entered = variable(py)?.get.bind(py).call0()?;
     Ok(entered.cast_into()?)
 }
 
@@ -47,8 +58,8 @@ pub(crate) fn leave(stream: &Bound<'_, Stream>) -> PyResult<()> {
 }
 
 fn set(py: Python<'_>, streams: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
-    variable(py)?.call_method1(intern!(py, "set"), (PyTuple::new(py, streams)?,))?;
-    Ok(())
+    let streams = PyTuple::new(py, streams)?;
+    variable(py)?.set.bind(py).call1((streams,)).map(drop)
 }
 
 /// The current stream of a device, for this thread or asyncio task: the one entered last by

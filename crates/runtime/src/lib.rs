@@ -52,6 +52,9 @@ mod transfer;
 mod view;
 mod wait;
 
+#[cfg(test)]
+mod tests;
+
 pub use access::{Access, Accesses, Read, Update, Write};
 pub use buffer::Buffer;
 pub use device::{Device, DeviceKind, devices};

@@ -33,7 +33,7 @@ const CLASSES: usize = STEPS * (usize::BITS - SMALLEST.trailing_zeros()) as usiz
 const POISON: u8 = 0xD5;
 
 /// What a device's memory pool holds, as of one moment. Sizes are in bytes, and those of the blocks
-/// behind the buffers: up to a fifth above what the buffers asked for.
+/// behind the buffers: up to a quarter above what the buffers asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStats {
@@ -139,12 +139,12 @@ impl Pool {
         if used > self.limit {
             return None;
         }
-        if used.saturating_add(state.stats.cached_bytes) > self.limit {
-            state.release();
-        }
+        let crowded = used.saturating_add(state.stats.cached_bytes) > self.limit;
+        let released = crowded.then(|| state.release());
         // Counted before the lock goes, so that the limit holds.
         state.stats.count(size);
         drop(state);
+        drop(released);
         let memory = Memory::new(size).or_else(|| {
             self.release();
             Memory::new(size)
@@ -158,7 +158,7 @@ impl Pool {
     fn give_back(&self, memory: Memory) {
         if self.generation != generation() {
             // A parent's, whose lock a thread may have held at the fork.
-            std::mem::forget(memory);
+            let _ = ManuallyDrop::new(memory);
             return;
         }
         memory.poison();
@@ -166,13 +166,16 @@ impl Pool {
             return;
         };
         let mut state = self.state.lock();
-        let stats = &mut state.stats;
-        stats.live_bytes -= memory.size;
-        stats.live_blocks -= 1;
-        if stats.cached_bytes + memory.size <= stats.peak_bytes {
-            stats.cached_bytes += memory.size;
-            state.free[class].push(memory);
-        }
+        state.stats.live_bytes -= memory.size;
+        state.stats.live_blocks -= 1;
+        // Of more than that, the sizes that are not in use now go.
+        let most = state.stats.peak_bytes;
+        let crowded = state.stats.cached_bytes + memory.size > most;
+        let released = crowded.then(|| state.release());
+        state.stats.cached_bytes += memory.size;
+        state.free[class].push(memory);
+        drop(state);
+        drop(released);
     }
 
     /// Gives what is kept for reuse back to the system.

@@ -29,13 +29,19 @@ use crate::error::Error;
 use crate::hazard::{Access, Order};
 use crate::pool::{ALIGNMENT, Block, Pool};
 
+#[repr(C)]
 pub(crate) struct Storage {
+    // Written by who submits, as is the count of references.
+    pub(crate) order: Mutex<Order>,
+    // Never written. It keeps a cache line's length between the two others, which are written for
+    // every operation, by two threads.
     id: u64,
     device: Device,
     nbytes: usize,
     generation: u64,
     pool: Arc<Pool>,
-    pub(crate) order: Mutex<Order>,
+    apart: [u64; 3],
+    // Written by who runs.
     content: Mutex<Content>,
 }
 
@@ -69,6 +75,7 @@ impl Storage {
             nbytes,
             generation: generation(),
             pool,
+            apart: [0; 3],
             order: Mutex::new(Order::new(nbytes)),
             content: Mutex::new(Content::default()),
         })
@@ -265,8 +272,8 @@ impl Drop for Storage {
     fn drop(&mut self) {
         if self.is_inherited() {
             // The parent's threads may have been at what it leads to: that stays as it is.
-            std::mem::forget(std::mem::take(self.order.get_mut()));
-            std::mem::forget(std::mem::take(self.content.get_mut()));
+            let _ = ManuallyDrop::new(std::mem::take(self.order.get_mut()));
+            let _ = ManuallyDrop::new(std::mem::take(self.content.get_mut()));
         }
     }
 }

@@ -90,6 +90,9 @@ pub(crate) fn push(
     operation: impl Operation,
 ) -> Result<(u64, Start), Error> {
     let strand = stream.strand();
+    if claims.is_empty() {
+        return strand.push_after([], operation).map_err(refused);
+    }
     let submission = Submission::begin(stream.device(), claims)?;
     let ahead = submission.ahead(strand);
     let (n, start) = strand.push_after(ahead, operation).map_err(refused)?;

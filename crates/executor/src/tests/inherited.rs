@@ -5,6 +5,7 @@
 use std::future::Future as _;
 use std::mem::ManuallyDrop;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
@@ -96,6 +97,8 @@ fn promise_13_a_child_takes_no_inherited_lock() {
             assert!(inherited(strand.push_at(Function).map(drop)));
             assert!(inherited(strand.wait_for(&point)));
             assert!(inherited(strand.visit().map(drop)));
+            let ahead = [never.position().clone()];
+            assert!(inherited(strand.push_after(ahead, Function).map(drop)));
             assert!(inherited(strand.admit()));
             assert_eq!(strand.pending(), 0);
             assert!(strand.failure().is_none() && strand.inside().is_none());
@@ -117,6 +120,11 @@ fn promise_13_a_child_takes_no_inherited_lock() {
         assert_eq!(executor.threads(), [0; 3]);
         assert!(executor.drain(None) && executor.take_unacknowledged().is_empty());
         executor.close();
+        let calls = AtomicUsize::new(0);
+        executor.parallel_for(3, 1, |_| {
+            calls.fetch_add(1, SeqCst);
+        });
+        assert_eq!(calls.into_inner(), 3);
         drop((waiting.take(), task.take(), visitor.take(), inside.take()));
         let thread = thread.as_mut().unwrap();
         thread.finish(Ok(()));

@@ -127,6 +127,41 @@ fn a_parked_strand_is_woken_once_and_sees_what_it_waited_for() {
     });
 }
 
+/// The strand parks at the first position, at the second, at both, or at neither.
+#[test]
+fn an_operation_behind_two_positions_runs_after_both() {
+    check(|| {
+        let executor = Arc::new(unmanned());
+        let signals = [
+            executor.inline_strand("first"),
+            executor.inline_strand("second"),
+        ];
+        let insides = signals.each_ref().map(enter);
+        let (logs, ran) = ([Cell::new(), Cell::new()], Cell::new());
+        let positions = signals
+            .each_ref()
+            .map(|signal| signal.point().position().clone());
+        let parker = spawn({
+            let (executor, logs, ran) = (executor.clone(), logs.clone(), ran.clone());
+            move || {
+                let work = native(move || {
+                    assert_eq!(logs.map(|log| log.get()), [1, 1]);
+                    ran.tally();
+                });
+                executor.strand(None).push_after(positions, work).unwrap().0;
+                work_off(&executor);
+            }
+        });
+        for (inside, log) in insides.into_iter().zip(&logs) {
+            log.set(1);
+            inside.finish(Ok(()));
+        }
+        parker.join().unwrap();
+        work_off(&executor);
+        assert_eq!(ran.get(), 1);
+    });
+}
+
 #[test]
 fn two_strands_that_signal_each_other_alternate() {
     check(|| {

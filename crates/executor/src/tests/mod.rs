@@ -11,6 +11,8 @@ mod loom_foreign;
 #[cfg(loom)]
 mod loom_lane;
 #[cfg(loom)]
+mod loom_parallel;
+#[cfg(loom)]
 mod loom_strand;
 #[cfg(loom)]
 mod loom_support;

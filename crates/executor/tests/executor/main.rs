@@ -18,6 +18,8 @@ mod foreign;
 mod host;
 mod lifetime;
 mod order;
+mod parallel;
+mod positions;
 #[cfg(unix)]
 mod process;
 mod programs;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use clika_executor::{Executor, ForeignThread, Kind, Next, Operation, Refused, generation};
+use clika_executor::{Executor, ForeignThread, Kind, Next, Operation, Point, Refused, generation};
 
 use super::support::{
     FOREVER, Gate, enter, executor, hold_workers, host, native, soon, synchronize, threads, wait,
@@ -140,8 +140,16 @@ fn promise_13_a_childs_strand_does_not_wait_for_the_parent() {
                 let own = self::executor();
                 let strand = own.strand(None);
                 assert!(matches!(strand.wait_for(&pending), Err(Refused::Inherited)));
+                let behind = |point: &Point| [point.position().clone()];
+                assert!(matches!(
+                    strand.push_after(behind(&pending), native(|| ())),
+                    Err(Refused::Inherited)
+                ));
                 strand.wait_for(&done).unwrap();
-                strand.push(native(|| ())).unwrap();
+                strand
+                    .push_after(behind(&done), native(|| ()))
+                    .map(drop)
+                    .unwrap();
                 synchronize(&strand);
             });
             gate.open();

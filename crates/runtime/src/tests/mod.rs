@@ -1,0 +1,4 @@
+//! Tests of the inside: models of the protocols.
+
+#[cfg(shuttle)]
+mod shuttle_hazard;
