@@ -55,23 +55,29 @@ fn promise_4_readers_before_a_writer_and_readers_behind_it_see_each_their_own() 
 #[test]
 fn promise_4_a_writer_waits_for_every_reader() {
     let _watchdog = watch();
-    const READERS: usize = 20;
-    let (buffer, writer, written) = (
-        holding(&[1; 64]),
-        stream(),
-        Arc::new(AtomicBool::new(false)),
-    );
-    let streams: Vec<Stream> = (0..READERS).map(|_| stream()).collect();
-    let mut ends = vec![];
-    for stream in &streams {
-        let (end, ended) = mpsc::channel::<()>();
-        let written = written.clone();
-        let read = move |bytes: &[u8]| {
-            let _ = ended.recv();
-            assert!(!written.load(Ordering::SeqCst) && bytes == [1; 64]);
-        };
-        stream.run_host(buffer.read::<u8>(), read).unwrap();
-        ends.push(end);
+    // Whichever reader is the last to end.
+    for last in [0, 3, 7, 8, 19] {
+        a_writer_waits_for_every_reader(last);
+    }
+}
+
+/// Twenty streams read twice each; all but the second read of `last` end at once.
+fn a_writer_waits_for_every_reader(last: usize) {
+    let (buffer, writer) = (holding(&[1; 64]), stream());
+    let written = Arc::new(AtomicBool::new(false));
+    let streams: Vec<Stream> = (0..20).map(|_| stream()).collect();
+    let (end, ended) = mpsc::channel::<()>();
+    let mut ended = Some(ended);
+    for turn in 0..2 {
+        for (n, stream) in streams.iter().enumerate() {
+            let wait = ended.take_if(|_| (n, turn) == (last, 1));
+            let written = written.clone();
+            let read = move |bytes: &[u8]| {
+                let _ = wait.map(|wait| wait.recv());
+                assert!(!written.load(Ordering::SeqCst) && bytes == [1; 64]);
+            };
+            stream.run_host(buffer.read::<u8>(), read).unwrap();
+        }
     }
     let flag = written.clone();
     let write = move |bytes: &mut [u8]| {
@@ -79,12 +85,15 @@ fn promise_4_a_writer_waits_for_every_reader() {
         bytes.fill(2);
     };
     writer.run(buffer.write::<u8>(), write).unwrap();
-    for (stream, end) in streams.iter().zip(ends) {
-        assert!(!written.load(Ordering::SeqCst));
-        drop(end);
-        stream.synchronize().unwrap();
+    for (n, stream) in streams.iter().enumerate() {
+        if n != last {
+            stream.synchronize().unwrap();
+        }
     }
+    assert!(!written.load(Ordering::SeqCst));
+    drop(end);
     assert_eq!(buffer.to_vec::<u8>().unwrap(), [2; 64]);
+    streams[last].synchronize().unwrap();
 }
 
 #[test]

@@ -85,6 +85,23 @@ fn promise_2_a_buffer_that_ten_thousand_streams_read_keeps_none_of_them() {
 }
 
 #[test]
+fn promise_2_a_buffer_that_ten_thousand_streams_write_keeps_none_of_them() {
+    let _watchdog = watch();
+    let buffer = fresh(64);
+    let mut strands: Vec<Weak<_>> = vec![];
+    for _ in 0..10_000 {
+        // What such a function may see is told apart from later writes.
+        foreign::number_function();
+        let stream = stream();
+        stream.fill(&buffer, 0..64, 1_u8).unwrap();
+        stream.synchronize().unwrap();
+        strands.push(Arc::downgrade(foreign::strand(&stream)));
+    }
+    let kept = strands.iter().filter(|strand| strand.strong_count() > 0);
+    assert!(kept.count() <= 10);
+}
+
+#[test]
 fn promise_4_a_writer_behind_ten_thousand_pending_readers_waits_for_all() {
     let _watchdog = watch();
     let (source, buffer) = (stream(), fresh(64));
@@ -210,5 +227,52 @@ fn promise_15_a_buffer_larger_than_memory_fails_its_writer_and_leaves_the_rest()
         drop((huge, small));
         assert_eq!(live_bytes(), 0);
         assert_eq!(Buffer::from_slice(CPU, &[1_u8]).unwrap().nbytes(), 1);
+    });
+}
+
+/// Runs `body` while this process cannot get more than a little address space.
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "the standard library sets no limits")]
+fn without_address_space(body: impl FnOnce()) {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
+    let mut usual = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the calls read and write the places they are given, and nowhere else.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_AS, &raw mut usual), 0);
+        let scarce = libc::rlimit {
+            rlim_cur: pages * 4096 + (32 << 20),
+            ..usual
+        };
+        assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &raw const scarce), 0);
+        body();
+        assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &raw const usual), 0);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn promise_15_memory_that_the_system_refuses_is_an_error_and_counts_as_none() {
+    alone(AS_IT_IS, || {
+        let (stream, nbytes) = (stream(), 128 << 20);
+        let large = fresh(nbytes);
+        stream.fill(&large, 0..1, 0_u8).unwrap();
+        stream.synchronize().unwrap();
+        let another = fresh(nbytes);
+        without_address_space(|| {
+            stream.fill(&another, 0..1, 0_u8).unwrap();
+            assert!(stream.synchronize().unwrap_err().is_out_of_memory());
+            assert_eq!(CPU.memory_stats().unwrap().live_blocks, 1);
+            // What is given back is kept, and serves the next one.
+            drop(large);
+            stream.fill(&another, 0..nbytes, 5_u8).unwrap();
+            stream.synchronize().unwrap();
+        });
+        assert_eq!(another.view::<u8>().unwrap()[nbytes - 1], 5);
+        drop(another);
+        assert_eq!(live_bytes(), 0);
     });
 }

@@ -16,12 +16,22 @@ pub(crate) struct Watchdog {
 /// Watches over the calling test.
 pub(crate) fn watch() -> Watchdog {
     let name = thread::current().name().unwrap_or("a test").to_owned();
-    watch_over(LIMIT, move || name)
+    watch_over(limit(), move || name)
+}
+
+/// A soak takes as many times longer as it runs more.
+fn limit() -> Duration {
+    match std::env::var("CLIKA_SOAK").as_deref() {
+        Ok("1") => 50 * LIMIT,
+        _ => LIMIT,
+    }
 }
 
 /// Watches over a test's own process, whose watchdog barks first.
 pub(crate) fn watch_process(test: &'static str) -> Watchdog {
-    watch_over(LIMIT + LIMIT / 2, move || format!("the process of {test}"))
+    watch_over(limit() + LIMIT / 2, move || {
+        format!("the process of {test}")
+    })
 }
 
 /// Watches over something that `describe` puts into words, should it hang.
