@@ -232,47 +232,51 @@ fn promise_3_work_inside_the_default_streams_work_is_part_of_it() {
 
 #[test]
 fn promise_7_nested_work_that_is_skipped_leaves_its_failure() {
-    let _watchdog = watch();
-    let (default, a, b) = (default_stream(), holding(&[1; 8]), fresh(8));
-    let (inner, x, y) = (default.clone(), a.clone(), b.clone());
-    let nested = move || {
-        drop(inner.call(|| panic!("the first to fail")).unwrap());
-        assert!(inner.fill(&x, 0..8, 2_u8).unwrap_err().is_cancelled());
-        assert!(inner.fill(&y, 0..4, 2_u8).unwrap_err().is_cancelled());
-    };
-    let failed = |outcome: Result<Vec<u8>, Error>| {
-        let error = outcome.unwrap_err();
-        assert!(
-            error.is_operation() && error.to_string().contains("the first to fail"),
-            "{error:?}"
-        );
-    };
-    assert!(default.submit(nested).unwrap_err().is_operation());
-    let _ = default.synchronize();
-    failed(a.to_vec());
-    failed(b.to_vec());
-    default.fill(&a, 0..8, 3_u8).unwrap();
-    assert_eq!(a.to_vec::<u8>().unwrap(), [3; 8]);
+    // The default stream is one for the whole process.
+    alone(AS_IT_IS, || {
+        let (default, a, b) = (default_stream(), holding(&[1; 8]), fresh(8));
+        let (inner, x, y) = (default.clone(), a.clone(), b.clone());
+        let nested = move || {
+            drop(inner.call(|| panic!("the first to fail")).unwrap());
+            assert!(inner.fill(&x, 0..8, 2_u8).unwrap_err().is_cancelled());
+            assert!(inner.fill(&y, 0..4, 2_u8).unwrap_err().is_cancelled());
+        };
+        let failed = |outcome: Result<Vec<u8>, Error>| {
+            let error = outcome.unwrap_err();
+            assert!(
+                error.is_operation() && error.to_string().contains("the first to fail"),
+                "{error:?}"
+            );
+        };
+        assert!(default.submit(nested).unwrap_err().is_operation());
+        let _ = default.synchronize();
+        failed(a.to_vec());
+        failed(b.to_vec());
+        default.fill(&a, 0..8, 3_u8).unwrap();
+        assert_eq!(a.to_vec::<u8>().unwrap(), [3; 8]);
+    });
 }
 
 #[test]
 fn promise_7_a_copy_of_failed_data_fails_by_its_own_result() {
-    let _watchdog = watch();
-    let (source, reader, buffer) = (stream(), stream(), fresh(8));
-    source
-        .run(buffer.write::<u8>(), |_| Err::<(), _>("no pixels"))
-        .unwrap();
-    for stream in [&reader, &default_stream()] {
-        let future = stream.copy_out::<u8>(&buffer, 0..8).unwrap();
-        let error = future.wait().unwrap_err();
-        assert!(
-            error.is_operation() && error.to_string().contains("no pixels"),
-            "{error:?}"
-        );
-        // By that it is acknowledged.
-        stream.synchronize().unwrap();
-    }
-    assert!(source.synchronize().unwrap_err().is_operation());
+    // The default stream is one for the whole process.
+    alone(AS_IT_IS, || {
+        let (source, reader, buffer) = (stream(), stream(), fresh(8));
+        source
+            .run(buffer.write::<u8>(), |_| Err::<(), _>("no pixels"))
+            .unwrap();
+        for stream in [&reader, &default_stream()] {
+            let future = stream.copy_out::<u8>(&buffer, 0..8).unwrap();
+            let error = future.wait().unwrap_err();
+            assert!(
+                error.is_operation() && error.to_string().contains("no pixels"),
+                "{error:?}"
+            );
+            // By that it is acknowledged.
+            stream.synchronize().unwrap();
+        }
+        assert!(source.synchronize().unwrap_err().is_operation());
+    });
 }
 
 #[test]

@@ -91,7 +91,7 @@ fn promise_2_a_buffer_that_ten_thousand_streams_write_keeps_none_of_them() {
     let mut strands: Vec<Weak<_>> = vec![];
     for _ in 0..10_000 {
         // What such a function may see is told apart from later writes.
-        foreign::number_function();
+        let _ = foreign::number_function();
         let stream = stream();
         stream.fill(&buffer, 0..64, 1_u8).unwrap();
         stream.synchronize().unwrap();
