@@ -2,6 +2,8 @@
 
 use clika_runtime::{Buffer, Device, Error, Stream};
 
+use crate::process::{AS_IT_IS, alone};
+
 const CPU: Device = Device::cpu();
 
 #[test]
@@ -53,24 +55,27 @@ fn copies_go_between_host_and_buffers() {
 
 #[test]
 fn promise_7_failed_data_stays_failed_until_it_is_overwritten() {
-    let (stream, other) = (Stream::create(CPU).unwrap(), Stream::create(CPU).unwrap());
-    let buffer = Buffer::new(CPU, 64).unwrap();
-    stream
-        .run(buffer.write::<u8>(), |_| Err::<(), _>("no pixels"))
-        .unwrap();
-    assert!(stream.synchronize().unwrap_err().is_operation());
-    let read = |stream: &Stream| stream.run(buffer.read::<u8>(), |_| ());
-    read(&other).unwrap();
-    let error = other.synchronize().unwrap_err();
-    assert!(error.to_string().contains("no pixels"), "{error}");
-    read(&other).unwrap();
-    assert!(other.synchronize().is_err(), "acknowledging mends no data");
-    other.fill(&buffer, 0..10, 0_u8).unwrap();
-    assert!(other.synchronize().is_err(), "a partial write passes it on");
-    let error: Error = buffer.to_vec::<u8>().unwrap_err();
-    assert!(error.to_string().contains("no pixels"), "{error}");
-    other.fill(&buffer, 0..64, 7_u8).unwrap();
-    assert_eq!(buffer.to_vec::<u8>().unwrap(), [7; 64]);
+    // The default stream is one for the whole process.
+    alone(AS_IT_IS, || {
+        let (stream, other) = (Stream::create(CPU).unwrap(), Stream::create(CPU).unwrap());
+        let buffer = Buffer::new(CPU, 64).unwrap();
+        stream
+            .run(buffer.write::<u8>(), |_| Err::<(), _>("no pixels"))
+            .unwrap();
+        assert!(stream.synchronize().unwrap_err().is_operation());
+        let read = |stream: &Stream| stream.run(buffer.read::<u8>(), |_| ());
+        read(&other).unwrap();
+        let error = other.synchronize().unwrap_err();
+        assert!(error.to_string().contains("no pixels"), "{error}");
+        read(&other).unwrap();
+        assert!(other.synchronize().is_err(), "acknowledging mends no data");
+        other.fill(&buffer, 0..10, 0_u8).unwrap();
+        assert!(other.synchronize().is_err(), "a partial write passes it on");
+        let error: Error = buffer.to_vec::<u8>().unwrap_err();
+        assert!(error.to_string().contains("no pixels"), "{error}");
+        other.fill(&buffer, 0..64, 7_u8).unwrap();
+        assert_eq!(buffer.to_vec::<u8>().unwrap(), [7; 64]);
+    });
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use clika_runtime::{Buffer, Error, Read, Stream};
 
-use crate::process::alone;
+use crate::process::{AS_IT_IS, alone};
 use crate::{CPU, default_stream, fresh, holding, stream};
 
 #[track_caller]
@@ -69,31 +69,34 @@ fn promise_17_ranges_outside_a_buffer_are_invalid_arguments() {
 
 #[test]
 fn promise_17_sizes_that_cannot_be_are_errors() {
-    for nbytes in [usize::MAX, usize::MAX - 63, 1 << 63] {
-        invalid(Buffer::new(CPU, nbytes));
-    }
-    // Those that cannot be had are noticed in stream order.
-    for nbytes in [isize::MAX as usize, 1 << 62, (1 << 62) + 1, 1 << 50] {
-        let huge = Buffer::new(CPU, nbytes).unwrap();
-        assert_eq!(huge.nbytes(), nbytes);
-        let stream = stream();
-        stream.fill(&huge, 0..1, 7_u8).unwrap();
-        assert!(stream.synchronize().unwrap_err().is_out_of_memory());
-        stream.fill(&huge, 0..nbytes, 7_u8).unwrap();
-        assert!(stream.synchronize().unwrap_err().is_out_of_memory());
-        let error = stream.copy_out::<u8>(&huge, 0..1).unwrap().wait();
-        assert!(error.unwrap_err().is_out_of_memory());
-        stream.synchronize().unwrap();
-        let error = default_stream().fill(&huge, 0..1, 7_u8).unwrap_err();
-        assert!(error.is_out_of_memory(), "{error:?}");
-        assert!(huge.view_mut::<u8>().unwrap_err().is_out_of_memory());
-        default_stream().synchronize().unwrap();
-    }
-    for nbytes in [isize::MAX as usize, 1 << 62] {
-        let unwritten = Buffer::new(CPU, nbytes).unwrap();
-        assert!(unwritten.view_mut::<u8>().unwrap_err().is_out_of_memory());
-        assert!(unwritten.view::<u8>().is_err());
-    }
+    // The default stream is one for the whole process.
+    alone(AS_IT_IS, || {
+        for nbytes in [usize::MAX, usize::MAX - 63, 1 << 63] {
+            invalid(Buffer::new(CPU, nbytes));
+        }
+        // Those that cannot be had are noticed in stream order.
+        for nbytes in [isize::MAX as usize, 1 << 62, (1 << 62) + 1, 1 << 50] {
+            let huge = Buffer::new(CPU, nbytes).unwrap();
+            assert_eq!(huge.nbytes(), nbytes);
+            let stream = stream();
+            stream.fill(&huge, 0..1, 7_u8).unwrap();
+            assert!(stream.synchronize().unwrap_err().is_out_of_memory());
+            stream.fill(&huge, 0..nbytes, 7_u8).unwrap();
+            assert!(stream.synchronize().unwrap_err().is_out_of_memory());
+            let error = stream.copy_out::<u8>(&huge, 0..1).unwrap().wait();
+            assert!(error.unwrap_err().is_out_of_memory());
+            stream.synchronize().unwrap();
+            let error = default_stream().fill(&huge, 0..1, 7_u8).unwrap_err();
+            assert!(error.is_out_of_memory(), "{error:?}");
+            assert!(huge.view_mut::<u8>().unwrap_err().is_out_of_memory());
+            default_stream().synchronize().unwrap();
+        }
+        for nbytes in [isize::MAX as usize, 1 << 62] {
+            let unwritten = Buffer::new(CPU, nbytes).unwrap();
+            assert!(unwritten.view_mut::<u8>().unwrap_err().is_out_of_memory());
+            assert!(unwritten.view::<u8>().is_err());
+        }
+    });
 }
 
 #[test]
