@@ -39,7 +39,7 @@ class Queue(AnyQueue):
     def native(self) -> Call:
         # Entered for good: the process is this measure's.
         self.stream.__enter__()
-        return partial(Buffer.empty(1, self.stream.device).fill, 0, nbytes=0)
+        return partial(Buffer.empty(0, self.stream.device).fill, 0)
 
 
 class Peer(AnyPeer):

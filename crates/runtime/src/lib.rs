@@ -15,7 +15,8 @@
 //! # Concepts
 //! A [`Device`] computes. A [`Stream`] is an ordered queue of operations on one device; streams
 //! overlap. An [`Event`] is a point on a stream's timeline that the host or other streams wait for.
-//! A [`Future`] is the value of one submitted function. The first failure of a stream wins and
+//! A [`Future`] is the value of one submitted function. A [`Buffer`] is memory that streams share:
+//! operations on it say what they read and write, and need no event. The first failure of a stream wins and
 //! stays with it until it is acknowledged; [`Error`] says which operation failed and which line
 //! submitted it.
 //!
