@@ -4,12 +4,11 @@
     reason = "the buffer protocol speaks in pointers; each block states its reason"
 )]
 
-use std::ffi::c_int;
+use std::ffi::{c_char, c_int};
 use std::ops::Range;
 use std::ptr::{self, NonNull};
 
 use clika_runtime::foreign::{self, Missing, Point, Transfer, ViewRequest};
-use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::ffi;
 use pyo3::intern;
@@ -290,7 +289,7 @@ impl Buffer {
             return copy(py, &self.0, from, &target.get().0, target_offset);
         }
         let bytes = Bytes::of(target)?;
-        if bytes.0.readonly() {
+        if bytes.readonly() {
             return Err(invalid_argument(
                 py,
                 "the target is read-only: copy to a bytearray or an array, or use to_bytes()",
@@ -492,28 +491,43 @@ impl Buffer {
 /// Copies of more bytes than this let go of the interpreter meanwhile.
 const LARGE: usize = 1 << 18;
 
-/// The bytes of an object, exported.
-struct Bytes(PyUntypedBuffer);
+/// The bytes of an object, exported. `PyUntypedBuffer` would refuse what has no dimensions.
+struct Bytes(Box<ffi::Py_buffer>);
+
+const C_ORDER: c_char = b'C' as c_char;
 
 impl Bytes {
     fn of(obj: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let exported = PyUntypedBuffer::get(obj)?;
-        if !exported.is_c_contiguous() {
+        let py = obj.py();
+        let mut view = Box::new(ffi::Py_buffer::new());
+        // SAFETY: the view may be written to, and stays where it is until it is released.
+        if unsafe { ffi::PyObject_GetBuffer(obj.as_ptr(), &raw mut *view, ffi::PyBUF_FULL_RO) } != 0
+        {
+            return Err(PyErr::fetch(py));
+        }
+        let exported = Self(view);
+        // SAFETY: the view is filled.
+        let contiguous = unsafe { ffi::PyBuffer_IsContiguous(&raw const *exported.0, C_ORDER) };
+        if contiguous == 0 {
             return Err(invalid_argument(
-                obj.py(),
+                py,
                 "the bytes do not lie one behind the other: pass a contiguous copy, such as \
                  numpy.ascontiguousarray(array) makes",
             ));
         }
-        Ok(Self(exported))
+        Ok(exported)
     }
 
     fn len(&self) -> usize {
-        self.0.len_bytes()
+        self.0.len.unsigned_abs()
+    }
+
+    fn readonly(&self) -> bool {
+        self.0.readonly != 0
     }
 
     fn start(&self) -> NonNull<u8> {
-        NonNull::new(self.0.buf_ptr().cast()).unwrap_or(NonNull::dangling())
+        NonNull::new(self.0.buf.cast()).unwrap_or(NonNull::dangling())
     }
 
     fn check(&self, py: Python<'_>, range: &Range<usize>) -> PyResult<()> {
@@ -538,8 +552,16 @@ impl Bytes {
         unsafe { std::slice::from_raw_parts(self.start().as_ptr().add(range.start), range.len()) }
     }
 
-    fn release(self, py: Python<'_>) {
-        self.0.release(py);
+    /// At the end of a call, with the interpreter attached.
+    fn release(self, _py: Python<'_>) {
+        drop(self);
+    }
+}
+
+impl Drop for Bytes {
+    fn drop(&mut self) {
+        // SAFETY: the view is filled and released once; whoever has it is in a call from Python.
+        unsafe { ffi::PyBuffer_Release(&raw mut *self.0) };
     }
 }
 
