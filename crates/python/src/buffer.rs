@@ -22,7 +22,7 @@ use crate::exceptions::{failed, invalid_argument, raised, skipped};
 use crate::function;
 use crate::gate::detached;
 use crate::stream::{Stream, device_of};
-use crate::wait::{reach_in_time, reach_position, take_turn};
+use crate::wait::{reach_all, reach_in_time, reach_position, take_turn};
 
 /// Device memory that streams share.
 ///
@@ -662,10 +662,7 @@ fn current<'py>(py: Python<'py>, buffer: &clika_runtime::Buffer) -> PyResult<Bou
 fn run_here(py: Python<'_>, stream: &clika_runtime::Stream, transfer: Transfer) -> PyResult<()> {
     let strand = foreign::strand(stream);
     if let Some(n) = strand.inside() {
-        let ahead = transfer.enter_within(stream, n);
-        for position in &ahead.map_err(|error| raised(py, &error))? {
-            reach_position(py, position)?;
-        }
+        reach_all(py, || transfer.enter_within(stream, n))?;
         let Err(fault) = detached(py, || transfer.perform()) else {
             return Ok(());
         };

@@ -18,7 +18,7 @@ use crate::host;
 use crate::own::Own;
 use crate::site::Site;
 use crate::stream::{Stream, checked_call};
-use crate::wait::{reach_position, take_turn};
+use crate::wait::{reach_all, take_turn};
 
 /// The stream under the object that is being made; the interpreter lock keeps makers apart.
 static STREAM: Mutex<Option<clika_runtime::Stream>> = Mutex::new(None);
@@ -116,10 +116,10 @@ fn enter_within(
         return Ok(None);
     }
     let enter = |buffers: &foreign::Arguments| buffers.enter_within(stream, n);
-    let ahead = future.get().with_buffers(py, enter).transpose();
-    for position in ahead.map_err(|error| raised(py, &error))?.iter().flatten() {
-        reach_position(py, position)?;
-    }
+    reach_all(py, || {
+        let ahead = future.get().with_buffers(py, enter);
+        ahead.unwrap_or_else(|| Ok(foreign::Positions::new()))
+    })?;
     Ok(Some(Place::Within(n)))
 }
 

@@ -154,7 +154,7 @@ impl Arguments {
     }
 
     /// Makes the function part of operation `n` of a default stream, which the caller is inside of.
-    /// What is to be waited for before it runs.
+    /// What is to be waited for before this is tried again: it is done when that is nothing.
     ///
     /// # Errors
     /// As for [`Stream::run`].
@@ -212,11 +212,15 @@ impl std::fmt::Debug for Arguments {
     }
 }
 
+/// Notes that operation `n`, which is under way, is at these claims, once there is nothing to wait
+/// for. Not before: whoever gives up waiting would leave behind that `n` comes after it all.
 pub(crate) fn order_within(stream: &Stream, claims: &[Claim], n: u64) -> Result<Positions, Error> {
     let strand = stream.strand();
     let submission = hazard::Submission::begin(stream.device(), claims)?;
     let ahead = submission.ahead(strand);
-    submission.record(strand, n);
+    if ahead.is_empty() {
+        submission.record(strand, n);
+    }
     Ok(ahead)
 }
 
