@@ -18,7 +18,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::context;
 use crate::device::Device;
-use crate::exceptions::{failed, invalid_argument, raised, skipped};
+use crate::exceptions::{failed, invalid_argument, out_of_memory, raised, skipped};
 use crate::function;
 use crate::gate::detached;
 use crate::stream::{Stream, device_of};
@@ -318,11 +318,16 @@ impl Buffer {
     /// BaseException
     ///     What failed work raised that should have written it.
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        PyBytes::new_with(py, self.0.nbytes(), |bytes| {
-            // SAFETY: these bytes are nobody else's yet, and the copy has let go of them when `read`
-            // returns.
-            unsafe { read(py, &self.0, 0..bytes.len(), NonNull::from(bytes).cast()) }
-        })
+        let nbytes = self.0.nbytes();
+        let room = PyBytes::new_with(py, nbytes, |_| Ok(()))
+            .map_err(|_| out_of_memory(py, format!("the host has no room for {nbytes} bytes")))?;
+        // SAFETY: these bytes are nobody else's yet, and the copy has let go of them when `read`
+        // returns.
+        unsafe {
+            let start = NonNull::new(ffi::PyBytes_AsString(room.as_ptr()).cast());
+            read(py, &self.0, 0..nbytes, start.unwrap_or(NonNull::dangling()))?;
+        }
+        Ok(room)
     }
 
     /// A memoryview of its bytes, once everything submitted so far that conflicts with that has run.
