@@ -239,6 +239,11 @@ impl FutureBase {
         Resolved { fault, is_watched }
     }
 
+    /// The number of its operation.
+    pub(crate) fn number(&self) -> u64 {
+        self.n.load(Ordering::Relaxed)
+    }
+
     /// The number of the function.
     pub(crate) fn function(&self) -> u64 {
         self.function
