@@ -383,6 +383,28 @@ def test_nested_work_that_fails_fails_the_buffer(default: Stream, letters: Buffe
     assert letters.to_bytes() == b"again..."
 
 
+def test_nested_work_that_cannot_wait_leaves_the_order_as_it_was(
+    stream: Stream, default: Stream, letters: Buffer
+) -> None:
+    """What it gave up waiting for is still before everything that comes later."""
+
+    def outer() -> list[BaseException | None]:
+        stream.wait_event(default.record_event())  # which is reached when this function is over
+        with stream:
+            letters.fill(ord("x"))
+        return [
+            raised_by(lambda: default.submit(Buffer.to_bytes, letters)),
+            raised_by(lambda: letters.fill(0)),
+            raised_by(letters.to_bytes),
+        ]
+
+    errors = default.submit(outer).result()
+    assert [type(error) for error in errors[:2]] == [DeadlockError] * 2
+    assert letters.to_bytes() == b"xxxxxxxx"
+    finish(stream)
+    finish(default)
+
+
 def test_several_buffers_of_one_function(device: Device, stream: Stream) -> None:
     first, second = Buffer.from_data(b"abc"), Buffer.empty(3, device)
 
