@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import traceback
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pytest
@@ -417,6 +418,69 @@ def test_a_failure_that_the_function_caught_is_none(
     assert mine.to_bytes() == b"xxxx"
 
 
+@pytest.mark.parametrize("where", ["created", "default", "executor"])
+@pytest.mark.parametrize("writable", [False, True])
+def test_a_view_in_a_function_that_failed_is_let_go(
+    letters: Buffer, error: Boom, stream: Stream, default: Stream, where: str, writable: bool
+) -> None:
+    """Although the exception leads to the frame that holds it, and the buffer to the exception."""
+
+    def look(buffer: Buffer) -> None:
+        view = buffer.view(writable=writable)
+        try:
+            assert len(view[1:]) == 7
+            raise ValueError("first")
+        except ValueError:
+            raise error from None
+
+    on: Any = default if where == "default" else stream
+    future = (on.as_executor() if where == "executor" else on).submit(look, letters)
+    assert future.exception(WATCHDOG) is error
+    assert "look" in [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+    assert raised_by(letters.to_bytes) is error
+    letters.fill(b"x")
+    assert letters.to_bytes() == b"xxxxxxxx"
+
+
+@pytest.mark.promise(8)
+def test_a_generator_that_an_exception_came_through_goes_on(
+    letters: Buffer, error: Boom, stream: Stream
+) -> None:
+    def numbers() -> Iterator[BaseException | int]:
+        try:
+            raise error
+        except Boom as caught:
+            yield caught
+        yield 7
+
+    going = numbers()
+    assert next(going) is error
+    assert stream.submit(lambda _: fail(error), letters).exception(WATCHDOG) is error
+    assert next(going) == 7
+
+
+@pytest.mark.promise(15)
+@pytest.mark.parametrize("count", [1, 3])
+def test_failed_buffers_do_not_keep_themselves_alive(
+    device: Device, stream: Stream, count: int
+) -> None:
+    gc.collect()
+    start = memory_stats(device)["live_blocks"]
+
+    def explode(*buffers: Buffer) -> None:
+        held = [*buffers]
+        try:
+            fail(Boom(1))
+        except Boom:
+            raise Boom(2) from OSError(len(held))
+
+    for _ in range(10):
+        several = [Buffer.from_data(bytes(100)) for _ in range(count)]
+        assert isinstance(stream.submit(explode, *several).exception(WATCHDOG), Boom)
+    several.clear()
+    wait_until(lambda: gc.collect() >= 0 and memory_stats(device)["live_blocks"] == start)
+
+
 # --- executors and cancelling -----------------------------------------------------------------------------
 
 
@@ -624,25 +688,19 @@ def test_reading_what_could_not_be_had(device: Device, stream: Stream, size: int
 
 
 @pytest.mark.promise(15)
-def test_the_original_failure_goes_with_the_last_buffer(device: Device, stream: Stream) -> None:
-    """What failed data keeps alive goes when it is mended."""
-
+def test_the_exception_goes_when_the_data_is_mended(stream: Stream) -> None:
     class Witness:
         pass
 
-    witness = Witness()
-    seen = weakref.ref(witness)
+    def explode(_: Buffer) -> None:
+        raise Boom(Witness())
+
     buffer = Buffer.from_data(b"abc")
-
-    def explode(_: Buffer, kept: object) -> None:
-        raise Boom(kept)
-
-    future: Future[None] | None = stream.submit(explode, buffer, witness)
-    assert future is not None
-    assert isinstance(future.exception(WATCHDOG), Boom)
+    error: Any = stream.submit(explode, buffer).exception(WATCHDOG)
+    seen = weakref.ref(error.args[0])
     finish(stream)
-    future = witness = None  # type: ignore[assignment]
-    assert isinstance(raised_by(buffer.to_bytes), Boom)
+    del error
+    gc.collect()
     assert seen() is not None
     buffer.fill(0)
     wait_until(lambda: gc.collect() >= 0 and seen() is None)

@@ -19,7 +19,7 @@ use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 use pyo3::{PyTraverseError, PyVisit, intern};
 
 use crate::exceptions::{failed, skipped};
-use crate::failure::{self, annotate, exception_of, fault};
+use crate::failure::{self, annotate, exception_of, fault, let_go_of_locals};
 use crate::function::Uses;
 use crate::guarded::Guarded;
 use crate::host;
@@ -207,6 +207,9 @@ impl FutureBase {
             Outcome::Raised(exception) => {
                 // An exception that refuses the note is raised without it.
                 let _ = annotate(&exception, &this.describe(py));
+                if this.state.with(py, |state| state.uses.is_some()) {
+                    let_go_of_locals(&exception);
+                }
                 let fault = (!this.isolated).then(|| fault(&exception));
                 (None, Some(exception.unbind()), fault)
             }
