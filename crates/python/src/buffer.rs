@@ -14,11 +14,13 @@ use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyInt, PyMemoryView};
+use pyo3::{PyTraverseError, PyVisit};
 use smallvec::{SmallVec, smallvec};
 
 use crate::context;
 use crate::device::Device;
 use crate::exceptions::{failed, invalid_argument, out_of_memory, raised, skipped};
+use crate::failure::exception_of;
 use crate::function;
 use crate::gate::detached;
 use crate::stream::{Stream, device_of};
@@ -388,6 +390,19 @@ impl Buffer {
         ))
     }
 
+    /// A failure that only this buffer holds leads to frames, and from there maybe back here.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let visited = foreign::with_sole_failure(&self.0, |failure| {
+            exception_of(failure).map_or(Ok(()), |exception| visit.call(exception))
+        });
+        visited.unwrap_or(Ok(()))
+    }
+
+    /// Nobody can read what failed any more.
+    fn __clear__(&self) {
+        foreign::forget_sole_failure(&self.0);
+    }
+
     unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
@@ -416,6 +431,10 @@ struct Window(Py<Buffer>);
 
 #[pymethods]
 impl Window {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.0)
+    }
+
     unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
         view: *mut ffi::Py_buffer,

@@ -230,6 +230,21 @@ pub fn holds(buffer: &Buffer) -> bool {
     !buffer.storage().is_inherited() && buffer.storage().is_held_here()
 }
 
+/// Calls `f` with the failure of a buffer that has no other handle and no user, if nobody else holds
+/// that failure. Whoever owns the handle then owns the failure, as a garbage collector counts.
+///
+/// A handle that another thread uses meanwhile without a clone must not be collected.
+pub fn with_sole_failure<R>(buffer: &Buffer, f: impl FnOnce(&Failure) -> R) -> Option<R> {
+    buffer.storage().with_sole_failure(f)
+}
+
+/// Lets go of such a failure, where the collector has found that nobody can reach the buffer.
+pub fn forget_sole_failure(buffer: &Buffer) {
+    if with_sole_failure(buffer, |_| ()).is_some() {
+        buffer.storage().forget_failure();
+    }
+}
+
 /// The last write to `buffer` that was submitted before a function, if it is not reached: what the
 /// function waits for that looks at a buffer which is none of its arguments.
 ///
