@@ -854,6 +854,46 @@ def test_cycles_are_collected(
     assert memory_stats(device)["live_blocks"] == start
 
 
+@pytest.mark.promise(10, 15)
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("read", [Buffer.to_bytes, Buffer.view, memoryview, bytes])
+def test_who_read_failed_data_does_not_keep_it_alive(
+    device: Device, stream: Stream, read: Callable[[Buffer], object], count: int
+) -> None:
+    """The exception leads to the frames it came through, those to the buffers, and those to the exception."""
+    gc.collect()
+    start = memory_stats(device)["live_blocks"]
+    seen: list[weakref.ref[Buffer]] = []
+
+    def use() -> None:
+        several = [Buffer.from_data(bytes(100)) for _ in range(count)]
+        seen.extend(weakref.ref(buffer) for buffer in several)
+        assert isinstance(
+            stream.submit(lambda *_: fail(Boom()), *several).exception(WATCHDOG), Boom
+        )
+        for buffer in several:
+            with pytest.raises(Boom):
+                read(buffer)
+
+    for _ in range(5):
+        use()
+    wait_until(lambda: gc.collect() >= 0 and not any(buffer() for buffer in seen))
+    assert memory_stats(device)["live_blocks"] == start
+
+
+@pytest.mark.promise(10)
+def test_the_collector_leaves_a_reachable_failed_buffer_alone(stream: Stream) -> None:
+    error = Boom()
+    buffer = Buffer.from_data(b"abc")
+    assert stream.submit(lambda _: fail(error), buffer).exception(WATCHDOG) is error
+    loop: list[Any] = [buffer]
+    loop.append(loop)
+    del loop
+    for _ in range(3):
+        gc.collect()
+        assert raised_by(buffer.to_bytes) is error
+
+
 @pytest.mark.promise(10)
 def test_a_view_in_garbage_lets_the_buffer_be_written_again(letters: Buffer) -> None:
     loop: list[Any] = [letters.view()]

@@ -13,8 +13,12 @@ const NOTE: &str = "clika_runtime: ";
 
 /// The fault for an exception.
 pub(crate) fn fault(exception: &Bound<'_, PyBaseException>) -> Fault {
-    let reason = Reason::Foreign(Box::new(Raised(exception.clone().unbind())));
-    Fault::new(reason, None)
+    Fault::new(reason(exception), None)
+}
+
+/// The reason that an exception is.
+pub(crate) fn reason(exception: &Bound<'_, PyBaseException>) -> Reason {
+    Reason::Foreign(Box::new(Raised(exception.clone().unbind())))
 }
 
 /// The exception behind a failure, if Python code raised it.

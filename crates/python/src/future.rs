@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use clika_runtime::foreign::{self, Arguments, Failure, Fault};
+use clika_runtime::foreign::{self, Arguments, Failure, Fault, Reason};
 use pyo3::exceptions::{PyBaseException, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -284,7 +284,11 @@ impl FutureBase {
         };
         let own = || exception.map(|exception| failure::fault(exception.bind(py)));
         let outcome = fault.or_else(own).map_or(Ok(()), Err);
-        let fault = using.end(outcome).err()?;
+        let reason = || match exception {
+            Some(exception) => failure::reason(exception.bind(py)),
+            None => Reason::ShutDown,
+        };
+        let fault = using.end(outcome, reason).err()?;
         if !self.isolated {
             return Some(fault);
         }

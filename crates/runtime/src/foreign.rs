@@ -182,13 +182,23 @@ impl Arguments {
 pub struct Using(Vec<Claim>);
 
 impl Using {
-    /// Ends the function. The fault that it gives out takes the buffers along.
+    /// Ends the function. The fault that it gives out takes the buffers along, each with a `reason` of
+    /// its own.
     ///
     /// # Errors
     /// The given fault.
-    pub fn end(mut self, outcome: Result<(), Fault>) -> Result<(), Fault> {
+    pub fn end(
+        mut self,
+        outcome: Result<(), Fault>,
+        reason: impl Fn() -> Reason,
+    ) -> Result<(), Fault> {
         let claims = std::mem::take(&mut self.0);
-        Held::taken_over(&claims).end(outcome)
+        let Err(fault) = outcome else {
+            return Held::taken_over(&claims).end(Ok(()));
+        };
+        drop(Held::taken_over(&claims));
+        let reasons = claims.iter().map(|_| reason()).collect();
+        Err(storage::failing_apart(claims, fault, reasons))
     }
 }
 

@@ -451,6 +451,15 @@ pub(crate) fn failing(claims: &[Claim], fault: Fault) -> Fault {
     fault.left_to(move |failure| written.iter().for_each(|storage| storage.fail(failure)))
 }
 
+/// As [`failing`], of claims that all write; each storage gets the failure as a twin of its own.
+pub(crate) fn failing_apart(claims: Vec<Claim>, fault: Fault, reasons: Vec<Reason>) -> Fault {
+    fault.left_to(move |failure| {
+        for (claim, reason) in claims.iter().zip(reasons) {
+            claim.storage.fail(&failure.twin(reason));
+        }
+    })
+}
+
 /// The operation was skipped because of `why`, so what it should have written has failed.
 pub(crate) fn skip(claims: &[Claim], why: &Arc<Failure>) {
     for claim in claims.iter().filter(|claim| claim.access.writes()) {
