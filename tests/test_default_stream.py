@@ -200,6 +200,25 @@ def test_a_nested_failure_that_was_taken_is_over(default: Stream) -> None:
 
 
 @pytest.mark.promise(7)
+@pytest.mark.parametrize("again", [True, False])
+def test_a_failure_after_a_nested_one_that_was_taken(default: Stream, again: bool) -> None:
+    """The same one passed on, or another one: the enclosing work has failed, and with it the stream."""
+    inner, other = Boom("inner"), Boom("other")
+
+    def outer() -> None:
+        assert raised_by(default.submit(fail, inner).result) is inner
+        raise inner if again else other
+
+    future = default.submit(outer)
+    skipped = default.submit(int)
+    error = inner if again else other
+    assert raised_by(finish, default) is error
+    assert future.exception() is error
+    assert isinstance(skipped.exception(), CancelledError)
+    assert default.submit(int, "7").result() == 7
+
+
+@pytest.mark.promise(7)
 def test_a_failure_kept_in_a_future_stays_until_acknowledged(default: Stream) -> None:
     error = Boom()
     ran: list[int] = []

@@ -184,7 +184,7 @@ pub struct Failure {
     pub reason: Reason,
     /// Which operation it was.
     pub origin: Origin,
-    acknowledged: AtomicBool,
+    acknowledged: Arc<AtomicBool>,
 }
 
 impl Failure {
@@ -192,7 +192,18 @@ impl Failure {
         Arc::new(Self {
             reason,
             origin,
-            acknowledged: AtomicBool::new(false),
+            acknowledged: Arc::new(AtomicBool::new(false)),
+        })
+    }
+
+    /// The same failure once more, which holds its reason itself: for an owner that a garbage collector
+    /// knows.
+    #[must_use]
+    pub fn twin(&self, reason: Reason) -> Arc<Self> {
+        Arc::new(Self {
+            reason,
+            origin: self.origin.clone(),
+            acknowledged: self.acknowledged.clone(),
         })
     }
 

@@ -4,26 +4,27 @@
     reason = "the buffer protocol speaks in pointers; each block states its reason"
 )]
 
-use std::ffi::c_int;
+use std::ffi::{c_char, c_int};
 use std::ops::Range;
 use std::ptr::{self, NonNull};
 
 use clika_runtime::foreign::{self, Missing, Point, Transfer, ViewRequest};
-use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyInt, PyMemoryView};
+use pyo3::{PyTraverseError, PyVisit};
 use smallvec::{SmallVec, smallvec};
 
 use crate::context;
 use crate::device::Device;
-use crate::exceptions::{failed, invalid_argument, raised, skipped};
+use crate::exceptions::{failed, invalid_argument, out_of_memory, raised, skipped};
+use crate::failure::exception_of;
 use crate::function;
 use crate::gate::detached;
 use crate::stream::{Stream, device_of};
-use crate::wait::{reach_in_time, reach_position, take_turn};
+use crate::wait::{reach_all, reach_in_time, reach_position, take_turn};
 
 /// Device memory that streams share.
 ///
@@ -290,7 +291,7 @@ impl Buffer {
             return copy(py, &self.0, from, &target.get().0, target_offset);
         }
         let bytes = Bytes::of(target)?;
-        if bytes.0.readonly() {
+        if bytes.readonly() {
             return Err(invalid_argument(
                 py,
                 "the target is read-only: copy to a bytearray or an array, or use to_bytes()",
@@ -319,11 +320,16 @@ impl Buffer {
     /// BaseException
     ///     What failed work raised that should have written it.
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        PyBytes::new_with(py, self.0.nbytes(), |bytes| {
-            // SAFETY: these bytes are nobody else's yet, and the copy has let go of them when `read`
-            // returns.
-            unsafe { read(py, &self.0, 0..bytes.len(), NonNull::from(bytes).cast()) }
-        })
+        let nbytes = self.0.nbytes();
+        let room = PyBytes::new_with(py, nbytes, |_| Ok(()))
+            .map_err(|_| out_of_memory(py, format!("the host has no room for {nbytes} bytes")))?;
+        // SAFETY: these bytes are nobody else's yet, and the copy has let go of them when `read`
+        // returns.
+        unsafe {
+            let start = NonNull::new(ffi::PyBytes_AsString(room.as_ptr()).cast());
+            read(py, &self.0, 0..nbytes, start.unwrap_or(NonNull::dangling()))?;
+        }
+        Ok(room)
     }
 
     /// A memoryview of its bytes, once everything submitted so far that conflicts with that has run.
@@ -384,6 +390,19 @@ impl Buffer {
         ))
     }
 
+    /// A failure that only this buffer holds leads to frames, and from there maybe back here.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let visited = foreign::with_sole_failure(&self.0, |failure| {
+            exception_of(failure).map_or(Ok(()), |exception| visit.call(exception))
+        });
+        visited.unwrap_or(Ok(()))
+    }
+
+    /// Nobody can read what failed any more.
+    fn __clear__(&self) {
+        foreign::forget_sole_failure(&self.0);
+    }
+
     unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
@@ -412,6 +431,10 @@ struct Window(Py<Buffer>);
 
 #[pymethods]
 impl Window {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.0)
+    }
+
     unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
@@ -492,28 +515,43 @@ impl Buffer {
 /// Copies of more bytes than this let go of the interpreter meanwhile.
 const LARGE: usize = 1 << 18;
 
-/// The bytes of an object, exported.
-struct Bytes(PyUntypedBuffer);
+/// The bytes of an object, exported. `PyUntypedBuffer` would refuse what has no dimensions.
+struct Bytes(Box<ffi::Py_buffer>);
+
+const C_ORDER: c_char = b'C' as c_char;
 
 impl Bytes {
     fn of(obj: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let exported = PyUntypedBuffer::get(obj)?;
-        if !exported.is_c_contiguous() {
+        let py = obj.py();
+        let mut view = Box::new(ffi::Py_buffer::new());
+        // SAFETY: the view may be written to, and stays where it is until it is released.
+        if unsafe { ffi::PyObject_GetBuffer(obj.as_ptr(), &raw mut *view, ffi::PyBUF_FULL_RO) } != 0
+        {
+            return Err(PyErr::fetch(py));
+        }
+        let exported = Self(view);
+        // SAFETY: the view is filled.
+        let contiguous = unsafe { ffi::PyBuffer_IsContiguous(&raw const *exported.0, C_ORDER) };
+        if contiguous == 0 {
             return Err(invalid_argument(
-                obj.py(),
+                py,
                 "the bytes do not lie one behind the other: pass a contiguous copy, such as \
                  numpy.ascontiguousarray(array) makes",
             ));
         }
-        Ok(Self(exported))
+        Ok(exported)
     }
 
     fn len(&self) -> usize {
-        self.0.len_bytes()
+        self.0.len.unsigned_abs()
+    }
+
+    fn readonly(&self) -> bool {
+        self.0.readonly != 0
     }
 
     fn start(&self) -> NonNull<u8> {
-        NonNull::new(self.0.buf_ptr().cast()).unwrap_or(NonNull::dangling())
+        NonNull::new(self.0.buf.cast()).unwrap_or(NonNull::dangling())
     }
 
     fn check(&self, py: Python<'_>, range: &Range<usize>) -> PyResult<()> {
@@ -538,8 +576,16 @@ impl Bytes {
         unsafe { std::slice::from_raw_parts(self.start().as_ptr().add(range.start), range.len()) }
     }
 
-    fn release(self, py: Python<'_>) {
-        self.0.release(py);
+    /// At the end of a call, with the interpreter attached.
+    fn release(self, _py: Python<'_>) {
+        drop(self);
+    }
+}
+
+impl Drop for Bytes {
+    fn drop(&mut self) {
+        // SAFETY: the view is filled and released once; whoever has it is in a call from Python.
+        unsafe { ffi::PyBuffer_Release(&raw mut *self.0) };
     }
 }
 
@@ -640,10 +686,7 @@ fn current<'py>(py: Python<'py>, buffer: &clika_runtime::Buffer) -> PyResult<Bou
 fn run_here(py: Python<'_>, stream: &clika_runtime::Stream, transfer: Transfer) -> PyResult<()> {
     let strand = foreign::strand(stream);
     if let Some(n) = strand.inside() {
-        let ahead = transfer.enter_within(stream, n);
-        for position in &ahead.map_err(|error| raised(py, &error))? {
-            reach_position(py, position)?;
-        }
+        reach_all(py, || transfer.enter_within(stream, n))?;
         let Err(fault) = detached(py, || transfer.perform()) else {
             return Ok(());
         };

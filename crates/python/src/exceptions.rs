@@ -156,6 +156,14 @@ pub(crate) fn invalid_argument(py: Python<'_>, message: impl Into<String>) -> Py
     }
 }
 
+/// An `OutOfMemoryError` with this message.
+pub(crate) fn out_of_memory(py: Python<'_>, message: impl Into<String>) -> PyErr {
+    match Exceptions::get(py) {
+        Ok(classes) => exception(py, &classes.out_of_memory, message.into()),
+        Err(broken) => broken,
+    }
+}
+
 /// A `CancelledError` for work that was skipped because of `failure`.
 pub(crate) fn skipped(py: Python<'_>, work: &str, failure: &Arc<Failure>) -> PyErr {
     let classes = match Exceptions::get(py) {

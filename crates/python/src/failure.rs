@@ -3,7 +3,7 @@
 use clika_runtime::foreign::{Failure, Fault, Reason};
 use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString};
+use pyo3::types::{PyList, PyString, PyTraceback};
 
 /// What an operation in Python leaves when it fails.
 struct Raised(Py<PyBaseException>);
@@ -13,8 +13,12 @@ const NOTE: &str = "clika_runtime: ";
 
 /// The fault for an exception.
 pub(crate) fn fault(exception: &Bound<'_, PyBaseException>) -> Fault {
-    let reason = Reason::Foreign(Box::new(Raised(exception.clone().unbind())));
-    Fault::new(reason, None)
+    Fault::new(reason(exception), None)
+}
+
+/// The reason that an exception is.
+pub(crate) fn reason(exception: &Bound<'_, PyBaseException>) -> Reason {
+    Reason::Foreign(Box::new(Raised(exception.clone().unbind())))
 }
 
 /// The exception behind a failure, if Python code raised it.
@@ -24,6 +28,45 @@ pub(crate) fn exception_of(failure: &Failure) -> Option<&Py<PyBaseException>> {
         _ => None,
     }
 }
+
+/// Lets go of the local variables of the frames that an exception came through, and with them of
+/// buffers and of views of them, which the failed buffers would keep alive through the exception.
+pub(crate) fn let_go_of_locals(exception: &Bound<'_, PyBaseException>) {
+    /// Exceptions behind an exception that are looked at.
+    const CHAIN: usize = 100;
+    let mut chain = vec![exception.as_any().clone()];
+    for at in 0..CHAIN {
+        let Some(exception) = chain.get(at).cloned() else {
+            return;
+        };
+        clear_frames(&exception);
+        for name in ["__cause__", "__context__"] {
+            let next = exception.getattr(name).ok();
+            let known = |next: &Bound<'_, PyAny>| chain.iter().any(|before| before.is(next));
+            chain.extend(
+                next.filter(|next| next.is_instance_of::<PyBaseException>() && !known(next)),
+            );
+        }
+    }
+}
+
+fn clear_frames(exception: &Bound<'_, PyAny>) {
+    let mut next = exception.getattr("__traceback__").ok();
+    while let Some(traceback) = next.and_then(|next| next.cast_into::<PyTraceback>().ok()) {
+        // A frame that still runs refuses.
+        let _ = traceback.getattr("tb_frame").and_then(|frame| {
+            let flags: u32 = frame.getattr("f_code")?.getattr("co_flags")?.extract()?;
+            if flags & MAY_BE_SUSPENDED == 0 {
+                frame.call_method0("clear")?;
+            }
+            Ok(())
+        });
+        next = traceback.getattr("tb_next").ok();
+    }
+}
+
+/// Flags of the code of generators and coroutines: clearing the frame of one would close it.
+const MAY_BE_SUSPENDED: u32 = 0x20 | 0x80 | 0x200;
 
 /// Notes on an exception which operation raised it. Once: an exception that is raised again keeps
 /// its first note.

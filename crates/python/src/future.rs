@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use clika_runtime::foreign::{self, Arguments, Failure, Fault};
+use clika_runtime::foreign::{self, Arguments, Failure, Fault, Reason};
 use pyo3::exceptions::{PyBaseException, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -19,7 +19,7 @@ use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 use pyo3::{PyTraverseError, PyVisit, intern};
 
 use crate::exceptions::{failed, skipped};
-use crate::failure::{self, annotate, exception_of, fault};
+use crate::failure::{self, annotate, exception_of, fault, let_go_of_locals};
 use crate::function::Uses;
 use crate::guarded::Guarded;
 use crate::host;
@@ -207,6 +207,9 @@ impl FutureBase {
             Outcome::Raised(exception) => {
                 // An exception that refuses the note is raised without it.
                 let _ = annotate(&exception, &this.describe(py));
+                if this.state.with(py, |state| state.uses.is_some()) {
+                    let_go_of_locals(&exception);
+                }
                 let fault = (!this.isolated).then(|| fault(&exception));
                 (None, Some(exception.unbind()), fault)
             }
@@ -237,6 +240,11 @@ impl FutureBase {
         drop(captured);
         collector::remember(slf);
         Resolved { fault, is_watched }
+    }
+
+    /// The number of its operation.
+    pub(crate) fn number(&self) -> u64 {
+        self.n.load(Ordering::Relaxed)
     }
 
     /// The number of the function.
@@ -276,7 +284,11 @@ impl FutureBase {
         };
         let own = || exception.map(|exception| failure::fault(exception.bind(py)));
         let outcome = fault.or_else(own).map_or(Ok(()), Err);
-        let fault = using.end(outcome).err()?;
+        let reason = || match exception {
+            Some(exception) => failure::reason(exception.bind(py)),
+            None => Reason::ShutDown,
+        };
+        let fault = using.end(outcome, reason).err()?;
         if !self.isolated {
             return Some(fault);
         }

@@ -18,7 +18,7 @@ use crate::host;
 use crate::own::Own;
 use crate::site::Site;
 use crate::stream::{Stream, checked_call};
-use crate::wait::{reach_position, take_turn};
+use crate::wait::{reach_all, take_turn};
 
 /// The stream under the object that is being made; the interpreter lock keeps makers apart.
 static STREAM: Mutex<Option<clika_runtime::Stream>> = Mutex::new(None);
@@ -59,8 +59,8 @@ struct Stay {
 enum Place {
     /// It holds the stream's turn.
     Turn(Inside),
-    /// It is inside the stream's own operation of this number.
-    Within(u64),
+    /// It is inside the stream's own operation.
+    Within,
 }
 
 /// Waits for the turn. The visit is missing where the work is to be skipped.
@@ -116,11 +116,11 @@ fn enter_within(
         return Ok(None);
     }
     let enter = |buffers: &foreign::Arguments| buffers.enter_within(stream, n);
-    let ahead = future.get().with_buffers(py, enter).transpose();
-    for position in ahead.map_err(|error| raised(py, &error))?.iter().flatten() {
-        reach_position(py, position)?;
-    }
-    Ok(Some(Place::Within(n)))
+    reach_all(py, || {
+        let ahead = future.get().with_buffers(py, enter);
+        ahead.unwrap_or_else(|| Ok(foreign::Positions::new()))
+    })?;
+    Ok(Some(Place::Within))
 }
 
 fn enter_in_turn(
@@ -159,14 +159,14 @@ impl Stay {
         function::leave(self.before);
         let future = future.into_bound(py);
         let resolved = FutureBase::resolve(&future, outcome);
-        match place {
-            Place::Turn(inside) => inside.finish(resolved.fault.map_or(Ok(()), Err)),
-            Place::Within(n) => {
-                if let Some(fault) = resolved.fault {
-                    let stream = future.get().stream(py);
-                    foreign::strand(&stream.get().0).fail_within(n, fault);
-                }
-            }
+        if let Some(fault) = resolved.fault {
+            // Not by ending the turn: work inside it may have had a failure of its own, which was
+            // acknowledged.
+            let (stream, n) = (future.get().stream(py), future.get().number());
+            foreign::strand(&stream.get().0).fail_within(n, fault);
+        }
+        if let Place::Turn(inside) = place {
+            inside.finish(Ok(()));
         }
         if resolved.is_watched {
             let posted = FutureBase::notice(&future).and_then(|notice| host::post(py, notice));

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use clika_runtime::foreign::{self, Point, Position, Visitor};
+use clika_runtime::Error;
+use clika_runtime::foreign::{self, Point, Position, Positions, Visitor};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
@@ -107,6 +108,22 @@ pub(crate) fn reach_position(py: Python<'_>, position: &Position) -> PyResult<()
         .wait()
         .map_err(|_| raised(py, &foreign::deadlock(strand)))?;
     in_slices(py, None, || false, |until| wait.until(until)).map(drop)
+}
+
+/// Blocks until `ahead` names nothing more to wait for.
+pub(crate) fn reach_all(
+    py: Python<'_>,
+    mut ahead: impl FnMut() -> Result<Positions, Error>,
+) -> PyResult<()> {
+    loop {
+        let positions = ahead().map_err(|error| raised(py, &error))?;
+        if positions.is_empty() {
+            return Ok(());
+        }
+        for position in &positions {
+            reach_position(py, position)?;
+        }
+    }
 }
 
 /// Blocks until it is the visitor's turn. Ctrl-C before that withdraws the operation.

@@ -154,7 +154,7 @@ impl Arguments {
     }
 
     /// Makes the function part of operation `n` of a default stream, which the caller is inside of.
-    /// What is to be waited for before it runs.
+    /// What is to be waited for before this is tried again: it is done when that is nothing.
     ///
     /// # Errors
     /// As for [`Stream::run`].
@@ -182,13 +182,23 @@ impl Arguments {
 pub struct Using(Vec<Claim>);
 
 impl Using {
-    /// Ends the function. The fault that it gives out takes the buffers along.
+    /// Ends the function. The fault that it gives out takes the buffers along, each with a `reason` of
+    /// its own.
     ///
     /// # Errors
     /// The given fault.
-    pub fn end(mut self, outcome: Result<(), Fault>) -> Result<(), Fault> {
+    pub fn end(
+        mut self,
+        outcome: Result<(), Fault>,
+        reason: impl Fn() -> Reason,
+    ) -> Result<(), Fault> {
         let claims = std::mem::take(&mut self.0);
-        Held::taken_over(&claims).end(outcome)
+        let Err(fault) = outcome else {
+            return Held::taken_over(&claims).end(Ok(()));
+        };
+        drop(Held::taken_over(&claims));
+        let reasons = claims.iter().map(|_| reason()).collect();
+        Err(storage::failing_apart(claims, fault, reasons))
     }
 }
 
@@ -212,11 +222,15 @@ impl std::fmt::Debug for Arguments {
     }
 }
 
+/// Notes that operation `n`, which is under way, is at these claims, once there is nothing to wait
+/// for. Not before: whoever gives up waiting would leave behind that `n` comes after it all.
 pub(crate) fn order_within(stream: &Stream, claims: &[Claim], n: u64) -> Result<Positions, Error> {
     let strand = stream.strand();
     let submission = hazard::Submission::begin(stream.device(), claims)?;
     let ahead = submission.ahead(strand);
-    submission.record(strand, n);
+    if ahead.is_empty() {
+        submission.record(strand, n);
+    }
     Ok(ahead)
 }
 
@@ -224,6 +238,21 @@ pub(crate) fn order_within(stream: &Stream, claims: &[Claim], n: u64) -> Result<
 #[must_use]
 pub fn holds(buffer: &Buffer) -> bool {
     !buffer.storage().is_inherited() && buffer.storage().is_held_here()
+}
+
+/// Calls `f` with the failure of a buffer that has no other handle and no user, if nobody else holds
+/// that failure. Whoever owns the handle then owns the failure, as a garbage collector counts.
+///
+/// A handle that another thread uses meanwhile without a clone must not be collected.
+pub fn with_sole_failure<R>(buffer: &Buffer, f: impl FnOnce(&Failure) -> R) -> Option<R> {
+    buffer.storage().with_sole_failure(f)
+}
+
+/// Lets go of such a failure, where the collector has found that nobody can reach the buffer.
+pub fn forget_sole_failure(buffer: &Buffer) {
+    if with_sole_failure(buffer, |_| ()).is_some() {
+        buffer.storage().forget_failure();
+    }
 }
 
 /// The last write to `buffer` that was submitted before a function, if it is not reached: what the

@@ -175,6 +175,28 @@ impl Storage {
         drop(before);
     }
 
+    /// Calls `f` with the failure of a storage that only the caller's handle reaches, if nobody else
+    /// holds that failure. Whoever owns the handle then owns the failure, as a garbage collector counts.
+    pub(crate) fn with_sole_failure<R>(
+        self: &Arc<Self>,
+        f: impl FnOnce(&Failure) -> R,
+    ) -> Option<R> {
+        if self.is_inherited() || Arc::strong_count(self) > 1 {
+            return None;
+        }
+        let content = self.content.lock();
+        let failure = content.failure.as_ref();
+        failure
+            .filter(|failure| Arc::strong_count(failure) == 1)
+            .map(|failure| f(failure))
+    }
+
+    /// Lets go of the failure of a storage that nobody can reach any more.
+    pub(crate) fn forget_failure(&self) {
+        let failure = self.content.lock().failure.take();
+        drop(failure);
+    }
+
     /// Fills the memory of a storage that nobody else knows yet.
     pub(crate) fn fill_fresh(&self, write: impl FnOnce(NonNull<u8>)) -> Result<(), Error> {
         if self.nbytes > 0 {
@@ -427,6 +449,15 @@ pub(crate) fn failing(claims: &[Claim], fault: Fault) -> Fault {
         return fault;
     }
     fault.left_to(move |failure| written.iter().for_each(|storage| storage.fail(failure)))
+}
+
+/// As [`failing`], of claims that all write; each storage gets the failure as a twin of its own.
+pub(crate) fn failing_apart(claims: Vec<Claim>, fault: Fault, reasons: Vec<Reason>) -> Fault {
+    fault.left_to(move |failure| {
+        for (claim, reason) in claims.iter().zip(reasons) {
+            claim.storage.fail(&failure.twin(reason));
+        }
+    })
 }
 
 /// The operation was skipped because of `why`, so what it should have written has failed.

@@ -296,7 +296,7 @@ impl Transfer {
     }
 
     /// Makes it part of operation `n` of a default stream, which the caller is inside of. What is to be
-    /// waited for before it runs.
+    /// waited for before this is tried again: it is done when that is nothing.
     ///
     /// # Errors
     /// As for [`Stream::run`].
