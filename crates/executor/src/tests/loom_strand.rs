@@ -148,7 +148,11 @@ fn an_operation_behind_two_positions_runs_after_both() {
                     assert_eq!(logs.map(|log| log.get()), [1, 1]);
                     ran.tally();
                 });
-                executor.strand(None).push_after(positions, work).unwrap().0;
+                executor
+                    .strand(None)
+                    .push_after(positions, work)
+                    .map(drop)
+                    .unwrap();
                 work_off(&executor);
             }
         });
