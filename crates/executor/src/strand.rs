@@ -54,8 +54,9 @@ const LINGERS: u32 = 4 * SPINS;
 /// An ordered queue of operations. See the module's protocol.
 #[repr(C)]
 pub struct Strand {
-    // Written by who submits, as is the count of references.
-    inbox: Mutex<Inbox>,
+    // Written by who runs the strand.
+    pub(crate) timeline: Timeline,
+    head: Mutex<Head>,
     // Hardly ever written. With `apart` it keeps a cache line's length between the two others, which
     // are written for every operation, by two threads.
     pub(crate) shared: Arc<Shared>,
@@ -63,9 +64,8 @@ pub struct Strand {
     inline: bool,
     name: Option<Box<str>>,
     apart: [u64; 3],
-    // Written by who runs the strand.
-    pub(crate) timeline: Timeline,
-    head: Mutex<Head>,
+    // Written by who submits.
+    inbox: Mutex<Inbox>,
 }
 
 struct Inbox {
@@ -176,7 +176,7 @@ impl Strand {
     /// that the operation needs. Nothing is submitted then.
     #[inline]
     pub fn push<T: Operation>(self: &Arc<Self>, operation: T) -> Result<u64, Refused> {
-        let (n, start) = self.submit([], operation, |inbox| inbox.submitted)?;
+        let (n, start) = self.submit(Vec::new(), operation, |inbox| inbox.submitted)?;
         drop(start);
         Ok(n)
     }
@@ -192,7 +192,8 @@ impl Strand {
         positions: impl IntoIterator<Item = Position>,
         operation: T,
     ) -> Result<(u64, Start), Refused> {
-        self.submit(positions, operation, |inbox| inbox.submitted)
+        let awaited = self.ahead_of_push(positions)?;
+        self.submit(awaited, operation, |inbox| inbox.submitted)
     }
 
     /// As [`push`](Self::push); returns the point that the operation ends at.
@@ -201,9 +202,8 @@ impl Strand {
     /// As for [`push`](Self::push).
     #[inline]
     pub fn push_at<T: Operation>(self: &Arc<Self>, operation: T) -> Result<Point, Refused> {
-        let (point, start) = self.push_at_after([], operation)?;
-        drop(start);
-        Ok(point)
+        let (n, epoch) = self.submit_at(Vec::new(), operation)?.0;
+        Ok(Point::new(self.clone(), epoch, n))
     }
 
     /// As [`push_after`](Self::push_after); returns the point that the operation ends at.
@@ -216,22 +216,32 @@ impl Strand {
         positions: impl IntoIterator<Item = Position>,
         operation: T,
     ) -> Result<(Point, Start), Refused> {
-        let read = |inbox: &Inbox| (inbox.submitted, inbox.epoch.clone());
-        let ((n, epoch), start) = self.submit(positions, operation, read)?;
+        let awaited = self.ahead_of_push(positions)?;
+        let ((n, epoch), start) = self.submit_at(awaited, operation)?;
         Ok((Point::new(self.clone(), epoch, n), start))
+    }
+
+    #[inline]
+    fn submit_at<T: Operation>(
+        self: &Arc<Self>,
+        awaited: Vec<Position>,
+        operation: T,
+    ) -> Result<((u64, Arc<Epoch>), Start), Refused> {
+        let read = |inbox: &Inbox| (inbox.submitted, inbox.epoch.clone());
+        self.submit(awaited, operation, read)
     }
 
     #[inline]
     fn submit<T: Operation, R>(
         self: &Arc<Self>,
-        positions: impl IntoIterator<Item = Position>,
+        awaited: Vec<Position>,
         operation: T,
         read: impl FnOnce(&Inbox) -> R,
     ) -> Result<(R, Start), Refused> {
         self.shared.admit(T::KIND)?;
-        let awaited = self.ahead_of_push(positions)?;
         let mut inbox = self.inbox.lock();
-        let waits = inbox.push_waits(awaited.into_iter().map(|position| (position, None)));
+        let waits = !awaited.is_empty()
+            && inbox.push_waits(awaited.into_iter().map(|position| (position, None)));
         inbox.submitted += 1;
         inbox.operations.push(operation);
         let submitted = read(&inbox);

@@ -31,8 +31,8 @@ use crate::pool::{ALIGNMENT, Block, Pool};
 
 #[repr(C)]
 pub(crate) struct Storage {
-    // Written by who submits, as is the count of references.
-    pub(crate) order: Mutex<Order>,
+    // Written by who runs.
+    content: Mutex<Content>,
     // Never written. It keeps a cache line's length between the two others, which are written for
     // every operation, by two threads.
     id: u64,
@@ -41,8 +41,8 @@ pub(crate) struct Storage {
     generation: u64,
     pool: Arc<Pool>,
     apart: [u64; 3],
-    // Written by who runs.
-    content: Mutex<Content>,
+    // Written by who submits.
+    pub(crate) order: Mutex<Order>,
 }
 
 #[derive(Default)]
