@@ -95,6 +95,17 @@ impl Share {
     }
 }
 
+/// The caller's function while others may have it. Dropping this takes part and returns when all chunks
+/// have ended, also where calling for helpers went wrong halfway.
+struct Lent<'a>(&'a Share);
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        self.0.take_part();
+        self.0.await_end();
+    }
+}
+
 /// A worker that takes part.
 struct Help(Arc<Share>);
 
@@ -138,9 +149,9 @@ impl Executor {
             panic: Mutex::new(None),
             caller: current(),
         });
+        let lent = Lent(&share);
         self.call_helpers(&share);
-        share.take_part();
-        share.await_end();
+        drop(lent);
         let panic = share.panic.lock().take();
         if let Some(payload) = panic {
             resume_unwind(payload);

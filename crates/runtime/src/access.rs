@@ -63,9 +63,10 @@ mod sealed {
         const PARTED: bool;
 
         /// # Safety
-        /// For as long as `'a`, `length` elements from `start` on are this operation's, for what it
-        /// said that it does to them.
-        unsafe fn slice<'a>(start: NonNull<u8>, length: usize) -> Self::Slice<'a>;
+        /// `start` is where the bytes of a buffer are, which holds at least `range.end` elements. For
+        /// as long as `'a`, those of `range` are this operation's, for what it said that it does to
+        /// them.
+        unsafe fn slice<'a>(start: NonNull<u8>, range: Range<usize>) -> Self::Slice<'a>;
 
         fn elements(&self) -> usize {
             self.claim().storage.nbytes() / Self::size()
@@ -136,11 +137,11 @@ macro_rules! access {
                 size_of::<T>().max(1)
             }
 
-            unsafe fn slice<'a>(start: NonNull<u8>, length: usize) -> Self::Slice<'a> {
+            unsafe fn slice<'a>(start: NonNull<u8>, range: Range<usize>) -> Self::Slice<'a> {
                 const { assert!(align_of::<T>() <= crate::pool::ALIGNMENT) };
                 // SAFETY: promised by the caller. Memory of a pool is aligned for every such type and
                 // initialised, and every pattern of bytes is a value of a `Pod` type.
-                unsafe { $make(start.cast::<T>().as_ptr(), length) }
+                unsafe { $make(start.cast::<T>().add(range.start).as_ptr(), range.len()) }
             }
         }
     };
@@ -188,10 +189,9 @@ unsafe fn slice_of<'a, A: sealed::Access>(
         }
         _ => 0..elements,
     };
-    // SAFETY: the range lies within the elements, since the part lies within the count.
-    let start = unsafe { start.byte_add(range.start * A::size()) };
     // SAFETY: promised by the caller: these elements are the operation's, and of a part nobody else's.
-    unsafe { A::slice(start, range.len()) }
+    // The range lies within all of them, since the part lies within the count.
+    unsafe { A::slice(start, range) }
 }
 
 impl<A: Access> Accesses for A {}

@@ -237,7 +237,7 @@ pub(crate) fn order_within(stream: &Stream, claims: &[Claim], n: u64) -> Result<
 /// Whether the calling thread is inside the function that has `buffer` as an argument.
 #[must_use]
 pub fn holds(buffer: &Buffer) -> bool {
-    !buffer.storage().is_inherited() && buffer.storage().is_held_here()
+    buffer.storage().is_held_here()
 }
 
 /// Calls `f` with the failure of a buffer that has no other handle and no user, if nobody else holds

@@ -52,6 +52,11 @@ pub(crate) enum Access {
 }
 
 impl Access {
+    /// What a view does.
+    pub(crate) fn of_view(writable: bool) -> Self {
+        if writable { Self::Patch } else { Self::Read }
+    }
+
     pub(crate) fn writes(self) -> bool {
         self != Self::Read
     }
@@ -303,18 +308,17 @@ fn admit_device(device: Device, storage: &Storage) -> Result<(), Error> {
     )))
 }
 
-/// Begins a view: nothing that conflicts is submitted from here on. What it must come after.
-pub(crate) fn begin_view(storage: &Storage, writable: bool) -> Result<Positions, Error> {
-    storage.admit()?;
-    let access = if writable {
-        Access::Patch
-    } else {
-        Access::Read
-    };
+/// Begins a view: nothing that conflicts is submitted from here on. What it must come after: nothing, if
+/// it is `direct`.
+pub(crate) fn begin_view(
+    storage: &Storage,
+    writable: bool,
+    direct: bool,
+) -> Result<Positions, Error> {
+    let access = Access::of_view(writable);
     let mut found = Positions::new();
     let mut order = storage.order.lock();
-    // Inside the function that has it as an argument, access is direct.
-    if !storage.is_held_here() {
+    if !direct {
         order.check(access)?;
         order.ahead(access, None, &mut found);
         found.retain(|position| !is_around(position));

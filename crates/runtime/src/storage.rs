@@ -112,8 +112,7 @@ impl Storage {
 
     /// Whether the calling thread runs the operation that has it as an argument.
     pub(crate) fn is_held_here(&self) -> bool {
-        let holder = self.content.lock().holder;
-        holder.is_some_and(|(strand, n)| is_inside(strand, n))
+        !self.is_inherited() && self.content.lock().is_held_here()
     }
 
     /// Begins an operation at the bytes: where they are.
@@ -208,18 +207,12 @@ impl Storage {
         Ok(())
     }
 
-    /// Begins a view, which whoever submits knows of: where the bytes are.
-    pub(crate) fn begin_view(&self, writable: bool) -> Result<NonNull<u8>, Missing> {
+    /// Begins a view, which whoever submits knows of: where the bytes are. A `direct` one is made by the
+    /// function that has the storage as an argument, and is at the bytes beside it.
+    pub(crate) fn begin_view(&self, writable: bool, direct: bool) -> Result<NonNull<u8>, Missing> {
         let mut content = self.content.lock();
-        let access = if writable {
-            Access::Patch
-        } else {
-            Access::Read
-        };
-        let held = content
-            .holder
-            .is_some_and(|(strand, n)| is_inside(strand, n));
-        if !held {
+        let access = Access::of_view(writable);
+        if !(direct && content.is_held_here()) {
             content.look(access).map_err(Missing::from)?;
         } else if let Some(failure) = &content.failure {
             return Err(Missing::Failed(failure.clone()));
@@ -259,8 +252,7 @@ impl Storage {
     /// As [`peek`](Self::peek), for the operation that has it as an argument: it may write.
     pub(crate) fn with_held<R>(&self, f: impl FnOnce(NonNull<u8>) -> R) -> Result<R, Missing> {
         let mut content = self.content.lock();
-        let holder = content.holder;
-        if !holder.is_some_and(|(strand, n)| is_inside(strand, n)) {
+        if !content.is_held_here() {
             return Err(Missing::Error(Error::invalid_argument(
                 "the buffer is no argument of the function that this is called in",
             )));
@@ -273,6 +265,11 @@ impl Storage {
 }
 
 impl Content {
+    /// Whether the calling thread runs the operation that has it as an argument.
+    fn is_held_here(&self) -> bool {
+        self.holder.is_some_and(|(strand, n)| is_inside(strand, n))
+    }
+
     /// Whether an operation can be at the bytes.
     fn look(&self, access: Access) -> Result<(), Refusal> {
         let others_write = self.writer || self.writable_views > 0;

@@ -322,7 +322,7 @@ impl Transfer {
     /// [done there](Self::perform_inside), at once.
     #[must_use]
     pub fn is_inside(&self) -> bool {
-        let held = |claim: &Claim| !claim.storage.is_inherited() && claim.storage.is_held_here();
+        let held = |claim: &Claim| claim.storage.is_held_here();
         !self.claims.is_empty() && self.claims.iter().all(held)
     }
 
@@ -331,7 +331,9 @@ impl Transfer {
     /// # Errors
     /// Why there are no bytes.
     pub fn perform_inside(self) -> Result<(), Missing> {
-        self.deed.perform(&*Held::inside(&self.claims)?);
+        if self.length > 0 {
+            self.deed.perform(&*Held::inside(&self.claims)?);
+        }
         Ok(())
     }
 

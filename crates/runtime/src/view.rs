@@ -27,8 +27,9 @@ use crate::wait;
 /// The host reads a buffer in place: a `&[T]`. Made by [`Buffer::view`].
 pub struct View<T>(RawView, PhantomData<fn() -> T>);
 
-/// The host reads and writes a buffer in place: a `&mut [T]`. Made by [`Buffer::view_mut`].
-pub struct ViewMut<T>(RawView, PhantomData<fn() -> T>);
+/// The host reads and writes a buffer in place: a `&mut [T]`. Made by [`Buffer::view_mut`]. It goes where
+/// a `T` may go.
+pub struct ViewMut<T>(RawView, PhantomData<T>);
 
 impl Buffer {
     /// Lets the host read the buffer in place, as elements of type `T`, once everything submitted so
@@ -126,20 +127,28 @@ impl<T> fmt::Debug for ViewMut<T> {
 pub struct ViewRequest {
     storage: Option<Arc<Storage>>,
     writable: bool,
+    direct: bool,
     positions: Positions,
 }
 
 impl ViewRequest {
-    /// Asks for a view: nothing that conflicts is submitted from here on.
+    /// Asks for a view: nothing that conflicts is submitted from here on. Inside the function that has
+    /// the buffer as an argument it is direct: there may be any number, beside each other.
     ///
     /// # Errors
     /// As for [`Buffer::view`], but for failures and deadlocks.
     pub fn new(buffer: &Buffer, writable: bool) -> Result<Self, Error> {
+        Self::ask(buffer, writable, buffer.storage().is_held_here())
+    }
+
+    fn ask(buffer: &Buffer, writable: bool, direct: bool) -> Result<Self, Error> {
         let storage = buffer.storage().clone();
-        let positions = hazard::begin_view(&storage, writable)?;
+        storage.admit()?;
+        let positions = hazard::begin_view(&storage, writable, direct)?;
         Ok(Self {
             storage: Some(storage),
             writable,
+            direct,
             positions,
         })
     }
@@ -158,7 +167,7 @@ impl ViewRequest {
         let Some(storage) = self.storage.take() else {
             unreachable!("taken here only");
         };
-        match storage.begin_view(self.writable) {
+        match storage.begin_view(self.writable, self.direct) {
             Ok(start) => Ok(RawView {
                 storage,
                 start,
@@ -202,8 +211,9 @@ unsafe impl Send for RawView {}
 unsafe impl Sync for RawView {}
 
 impl RawView {
+    /// A view that slices are made of, so never a direct one: no two of those are at the same bytes.
     fn new(buffer: &Buffer, writable: bool) -> Result<Self, Error> {
-        let request = ViewRequest::new(buffer, writable)?;
+        let request = ViewRequest::ask(buffer, writable, false)?;
         for position in request.positions() {
             let mut wait = position
                 .wait()

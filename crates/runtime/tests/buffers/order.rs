@@ -556,3 +556,81 @@ mod fork {
         });
     }
 }
+
+mod direct {
+    use std::mem::size_of_val;
+
+    use clika_runtime::foreign::{self, Arguments, Transfer, ViewRequest};
+
+    use super::*;
+
+    /// Runs `body` inside work on the default stream that has `buffer` as an argument.
+    fn inside(buffer: &Buffer, body: impl FnOnce(&Buffer) + Send + 'static) {
+        let (stream, buffer) = (default_stream(), buffer.clone());
+        let work = {
+            let stream = stream.clone();
+            move || {
+                let strand = foreign::strand(&stream);
+                let n = strand.inside().unwrap();
+                let using = Arguments::new([&buffer]).begin(strand, n).unwrap();
+                body(&buffer);
+                using
+                    .end(Ok(()), || unreachable!("it did not fail"))
+                    .unwrap();
+            }
+        };
+        stream.submit(work).unwrap();
+    }
+
+    #[test]
+    fn promise_04_a_function_with_the_buffer_has_any_number_of_views_but_no_slices() {
+        let _watchdog = watch();
+        alone(AS_IT_IS, || {
+            let buffer = holding(&[1; 8]);
+            inside(&buffer, |buffer| {
+                let views = [true, true, false].map(|writable| {
+                    let request = ViewRequest::new(buffer, writable).unwrap();
+                    assert!(request.positions().is_empty());
+                    request.finish().ok().unwrap()
+                });
+                assert!(views.iter().all(|view| view.start() == views[0].start()));
+                // Slices of the same bytes would alias.
+                assert!(buffer.view_mut::<u8>().unwrap_err().is_invalid_argument());
+                drop(views);
+                assert!(buffer.view_mut::<u8>().unwrap_err().is_invalid_argument());
+                assert!(buffer.view::<u8>().unwrap_err().is_invalid_argument());
+            });
+            assert_eq!(buffer.to_vec::<u8>().unwrap(), [1; 8]);
+        });
+    }
+
+    #[test]
+    fn promise_17_a_transfer_of_nothing_inside_a_function_does_nothing() {
+        let _watchdog = watch();
+        alone(AS_IT_IS, || {
+            let buffer = holding(&[1; 8]);
+            inside(&buffer, |buffer| {
+                let nothing = Transfer::fill(buffer, 3..3, &[0]).unwrap();
+                assert!(!nothing.is_inside());
+                assert!(nothing.perform_inside().is_ok());
+                let all = Transfer::fill(buffer, 0..8, &[2]).unwrap();
+                assert!(all.is_inside() && all.perform_inside().is_ok());
+            });
+            assert_eq!(buffer.to_vec::<u8>().unwrap(), [2; 8]);
+        });
+    }
+
+    #[test]
+    fn promise_17_parts_of_elements_without_a_size_are_aligned() {
+        let _watchdog = watch();
+        let (stream, buffer) = (stream(), holding(&[0; 24]));
+        stream
+            .parallel_for(24, 5, buffer.update::<[u64; 0]>(), |range, part| {
+                assert_eq!(part.len(), range.len());
+                assert_eq!(size_of_val(part), 0);
+                assert!(part.as_ptr().is_aligned());
+            })
+            .unwrap();
+        stream.synchronize().unwrap();
+    }
+}
