@@ -1,7 +1,5 @@
 //! Rust functions as operations.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use crate::failure::{Fault, Reason, Site, contain};
 use crate::operation::{Kind, Operation};
 
@@ -43,12 +41,7 @@ impl<F: FnOnce() + Send + 'static> Mark<F> {
 impl<F: FnOnce() -> Result<(), Reason>> Call<F> {
     #[inline]
     fn run(self) -> Result<(), Fault> {
-        let Self { function, site } = self;
-        let fault = |reason| Fault::new(reason, site);
-        match catch_unwind(AssertUnwindSafe(function)) {
-            Ok(outcome) => outcome.map_err(fault),
-            Err(payload) => Err(fault(Reason::from_panic(payload))),
-        }
+        Fault::catch(self.site, self.function)
     }
 }
 

@@ -109,6 +109,18 @@ impl Fault {
         }
     }
 
+    /// Calls `work`, the function of an operation that was submitted at `site`: its error or its panic
+    /// is the fault.
+    ///
+    /// # Errors
+    /// The fault.
+    #[inline]
+    pub fn catch(site: Site, work: impl FnOnce() -> Result<(), Reason>) -> Result<(), Self> {
+        catch_unwind(AssertUnwindSafe(work))
+            .unwrap_or_else(|payload| Err(Reason::from_panic(payload)))
+            .map_err(|reason| Self::new(reason, site))
+    }
+
     /// An operation could not run because of an earlier failure, which its strand fails with too.
     #[must_use]
     pub fn passed(failure: Arc<Failure>) -> Self {

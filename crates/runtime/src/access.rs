@@ -22,7 +22,7 @@ use crate::outcome::Outcome;
 use crate::runtime::runtime;
 use crate::storage::{Claim, Held};
 use crate::stream::Stream;
-use crate::task::{OnHost, OnWorker, Submit};
+use crate::task::{Lane, OnHost, OnWorker, Submit};
 
 /// An operation reads a buffer: it gets a `&[T]`. Made by [`Buffer::read`](crate::Buffer::read).
 #[derive(Clone)]
@@ -152,13 +152,7 @@ access!(Write, Send, &'a mut [T], true, slice::from_raw_parts_mut);
 access!(Update, Send, &'a mut [T], true, slice::from_raw_parts_mut);
 
 fn check_size<A: sealed::Access>(access: &A) -> Result<(), Error> {
-    let (nbytes, size) = (access.claim().storage.nbytes(), A::size());
-    if nbytes.is_multiple_of(size) {
-        return Ok(());
-    }
-    Err(Error::invalid_argument(format!(
-        "a buffer of {nbytes} bytes does not hold a whole number of elements of {size} bytes"
-    )))
+    access.claim().storage.check_elements(A::size())
 }
 
 fn check_part<A: sealed::Access>(access: &A, count: usize) -> Result<(), Error> {
@@ -354,12 +348,7 @@ impl Stream {
         accesses: A,
         work: impl FnOnce(A::Slices<'_>) -> R + Send + 'static,
     ) -> Result<(), Error> {
-        accesses.check()?;
-        let submit = self.submit_at(accesses.claims(), Some(Location::caller()));
-        submit.run(OnWorker, move |held| {
-            // SAFETY: `held` is at these claims, and this is the only call.
-            work(unsafe { accesses.slices(held, None) }).into_result()
-        })
+        self.run_on(OnWorker, Location::caller(), accesses, work)
     }
 
     /// As [`run`](Self::run), for a function that may block: it runs on the host lane.
@@ -372,10 +361,20 @@ impl Stream {
         accesses: A,
         work: impl FnOnce(A::Slices<'_>) -> R + Send + 'static,
     ) -> Result<(), Error> {
+        self.run_on(OnHost, Location::caller(), accesses, work)
+    }
+
+    fn run_on<A: Accesses, R: Outcome>(
+        &self,
+        lane: impl Lane,
+        site: &'static Location<'static>,
+        accesses: A,
+        work: impl FnOnce(A::Slices<'_>) -> R + Send + 'static,
+    ) -> Result<(), Error> {
         accesses.check()?;
-        let submit = self.submit_at(accesses.claims(), Some(Location::caller()));
-        submit.run(OnHost, move |held| {
-            // SAFETY: as in `run`.
+        let submit = self.submit_at(accesses.claims(), Some(site));
+        submit.run(lane, move |held| {
+            // SAFETY: `held` is at these claims, and this is the only call.
             work(unsafe { accesses.slices(held, None) }).into_result()
         })
     }

@@ -12,6 +12,7 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::event::Event;
 use crate::hazard::{self, Access};
+use crate::inline;
 use crate::runtime;
 use crate::storage::{self, Claim, Held};
 use crate::stream::Stream;
@@ -150,7 +151,7 @@ impl Arguments {
     /// # Errors
     /// As for [`Stream::run`].
     pub fn enter(&self, stream: &Stream) -> Result<Visitor, Error> {
-        crate::inline::enter(stream, &self.0)
+        inline::enter(stream, &self.0)
     }
 
     /// Makes the function part of operation `n` of a default stream, which the caller is inside of.
@@ -159,7 +160,7 @@ impl Arguments {
     /// # Errors
     /// As for [`Stream::run`].
     pub fn enter_within(&self, stream: &Stream, n: u64) -> Result<Positions, Error> {
-        order_within(stream, &self.0, n)
+        inline::order_within(stream, n, &self.0)
     }
 
     /// Begins the function, as operation `n` of a strand: access to the buffers is direct until it
@@ -193,12 +194,11 @@ impl Using {
         reason: impl Fn() -> Reason,
     ) -> Result<(), Fault> {
         let claims = std::mem::take(&mut self.0);
-        let Err(fault) = outcome else {
-            return Held::taken_over(&claims).end(Ok(()));
-        };
         drop(Held::taken_over(&claims));
-        let reasons = claims.iter().map(|_| reason()).collect();
-        Err(storage::failing_apart(claims, fault, reasons))
+        outcome.map_err(|fault| {
+            let reasons = claims.iter().map(|_| reason()).collect();
+            storage::failing_apart(claims, fault, reasons)
+        })
     }
 }
 
@@ -220,18 +220,6 @@ impl std::fmt::Debug for Arguments {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Arguments({} buffers)", self.0.len())
     }
-}
-
-/// Notes that operation `n`, which is under way, is at these claims, once there is nothing to wait
-/// for. Not before: whoever gives up waiting would leave behind that `n` comes after it all.
-pub(crate) fn order_within(stream: &Stream, claims: &[Claim], n: u64) -> Result<Positions, Error> {
-    let strand = stream.strand();
-    let submission = hazard::Submission::begin(stream.device(), claims)?;
-    let ahead = submission.ahead(strand);
-    if ahead.is_empty() {
-        submission.record(strand, n);
-    }
-    Ok(ahead)
 }
 
 /// Whether the calling thread is inside the function that has `buffer` as an argument.

@@ -32,12 +32,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use clika_executor::sync::{Apart, MutexGuard};
-use clika_executor::{Position, Strand};
+use clika_executor::{Position, Start, Strand};
 use smallvec::SmallVec;
 
 use crate::device::Device;
 use crate::error::Error;
 use crate::storage::{Claim, Storage, never_written};
+use crate::stream::Stream;
 
 /// What an operation does to the bytes of one storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +125,7 @@ impl Order {
     }
 
     /// The bytes are there without an operation.
-    pub(crate) fn is_written(&mut self) {
+    pub(crate) fn note_written(&mut self) {
         self.written = true;
     }
 
@@ -296,6 +297,24 @@ impl<'a> Submission<'a> {
         drop(self);
         drop(garbage);
     }
+}
+
+/// Submits an operation to `stream` by `push`, in the order that its claims ask for. `number` tells which
+/// operation of the stream it is.
+pub(crate) fn submit<P>(
+    stream: &Stream,
+    claims: &[Claim],
+    push: impl FnOnce(Positions) -> Result<(P, Start), Error>,
+    number: impl FnOnce(&P) -> u64,
+) -> Result<(P, Start), Error> {
+    if claims.is_empty() {
+        return push(Positions::new());
+    }
+    let strand = stream.strand();
+    let submission = Submission::begin(stream.device(), claims)?;
+    let (pushed, start) = push(submission.ahead(strand))?;
+    submission.record(strand, number(&pushed));
+    Ok((pushed, start))
 }
 
 fn admit_device(device: Device, storage: &Storage) -> Result<(), Error> {

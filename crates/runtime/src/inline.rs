@@ -1,13 +1,12 @@
 //! Work on the default stream, which the calling thread runs itself.
 
-use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::panic::Location;
 use std::sync::Arc;
 
-use clika_executor::{Failure, Fault, Point, Position, Reason, Visitor};
-use smallvec::SmallVec;
+use clika_executor::{Failure, Fault, Point, Reason, Visitor};
 
 use crate::error::Error;
-use crate::hazard::Submission;
+use crate::hazard::{self, Positions, Submission};
 use crate::runtime::refused;
 use crate::storage::{self, Claim};
 use crate::stream::Stream;
@@ -57,7 +56,7 @@ pub(crate) fn run(
     site: &'static Location<'static>,
     work: impl FnOnce() -> Result<(), Reason>,
 ) -> Result<Ran, Error> {
-    run_at(stream, &[], || guarded(site, work))
+    run_at(stream, &[], || Fault::catch(Some(site), work))
 }
 
 /// As [`run`], for work at the bytes of `claims`, which lets no panic out.
@@ -76,12 +75,12 @@ pub(crate) fn run_at(
 /// Takes a place in the stream's order, behind what the claims must come after.
 pub(crate) fn enter(stream: &Stream, claims: &[Claim]) -> Result<Visitor, Error> {
     let strand = stream.strand();
-    let submission = Submission::begin(stream.device(), claims)?;
-    let (visitor, start) = strand
-        .visit_after(submission.ahead(strand))
-        .map_err(refused)?
-        .map_err(|_| wait::deadlock(strand))?;
-    submission.record(strand, visitor.point().n());
+    let visit = |ahead| {
+        let visit = strand.visit_after(ahead).map_err(refused)?;
+        visit.map_err(|_| wait::deadlock(strand))
+    };
+    let number = |visitor: &Visitor| visitor.point().n();
+    let (visitor, start) = hazard::submit(stream, claims, visit, number)?;
     drop(start);
     Ok(visitor)
 }
@@ -139,28 +138,28 @@ fn run_within(
 
 /// Waits for what the claims of work inside operation `n` must come after.
 fn enter_within(stream: &Stream, n: u64, claims: &[Claim]) -> Result<(), Error> {
+    loop {
+        let ahead = order_within(stream, n, claims)?;
+        if ahead.is_empty() {
+            return Ok(());
+        }
+        for position in &ahead {
+            wait::reach(position, None)?;
+        }
+    }
+}
+
+/// Notes that operation `n`, which the caller is inside of, is at these claims, once there is nothing to
+/// wait for; until then, what that is. Not before: whoever gives up waiting would leave behind that
+/// others come after `n`, and through it no more after what is still under way.
+pub(crate) fn order_within(stream: &Stream, n: u64, claims: &[Claim]) -> Result<Positions, Error> {
     let strand = stream.strand();
     let submission = Submission::begin(stream.device(), claims)?;
     let ahead = submission.ahead(strand);
-    let deadlock = |_| wait::deadlock(strand);
-    let waits: Result<SmallVec<[_; 4]>, _> = ahead.iter().map(Position::wait).collect();
-    let mut waits = waits.map_err(deadlock)?;
-    submission.record(strand, n);
-    for wait in &mut waits {
-        wait.until(None);
+    if ahead.is_empty() {
+        submission.record(strand, n);
     }
-    Ok(())
-}
-
-fn guarded(
-    site: &'static Location<'static>,
-    work: impl FnOnce() -> Result<(), Reason>,
-) -> Result<(), Fault> {
-    let fault = |reason| Fault::new(reason, Some(site));
-    match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(outcome) => outcome.map_err(fault),
-        Err(payload) => Err(fault(Reason::from_panic(payload))),
-    }
+    Ok(ahead)
 }
 
 /// Makes what is submitted from here on wait for `point`.

@@ -59,13 +59,6 @@ struct Content {
     writable_views: u32,
 }
 
-/// Why an operation cannot be at the bytes.
-enum Refusal {
-    /// They are not what they should be.
-    Failed(Arc<Failure>),
-    Error(Error),
-}
-
 impl Storage {
     pub(crate) fn new(device: Device, nbytes: usize, pool: Arc<Pool>) -> Arc<Self> {
         static STORAGES: AtomicU64 = AtomicU64::new(0);
@@ -110,13 +103,24 @@ impl Storage {
         Ok(())
     }
 
+    /// Checks that it holds a whole number of elements of `size` bytes.
+    pub(crate) fn check_elements(&self, size: usize) -> Result<(), Error> {
+        let nbytes = self.nbytes;
+        if nbytes.is_multiple_of(size) {
+            return Ok(());
+        }
+        Err(Error::invalid_argument(format!(
+            "a buffer of {nbytes} bytes does not hold a whole number of elements of {size} bytes"
+        )))
+    }
+
     /// Whether the calling thread runs the operation that has it as an argument.
     pub(crate) fn is_held_here(&self) -> bool {
         !self.is_inherited() && self.content.lock().is_held_here()
     }
 
     /// Begins an operation at the bytes: where they are.
-    fn begin(&self, access: Access, holder: Option<(u64, u64)>) -> Result<NonNull<u8>, Refusal> {
+    fn begin(&self, access: Access, holder: Option<(u64, u64)>) -> Result<NonNull<u8>, Missing> {
         let mut content = self.content.lock();
         if holder.is_some() && content.holder == holder {
             let start = self.locate(&mut content, access)?;
@@ -135,7 +139,7 @@ impl Storage {
     }
 
     /// The memory, allocated if this is the first writer.
-    fn locate(&self, content: &mut Content, access: Access) -> Result<NonNull<u8>, Refusal> {
+    fn locate(&self, content: &mut Content, access: Access) -> Result<NonNull<u8>, Missing> {
         if let Some(block) = &content.block {
             return Ok(block.start());
         }
@@ -144,9 +148,9 @@ impl Storage {
         }
         if access.needs_bytes() {
             // The operation that should have written them was cancelled.
-            return Err(Refusal::Error(never_written()));
+            return Err(Missing::Error(never_written()));
         }
-        let block = self.pool.allocate(self.nbytes).map_err(Refusal::Error)?;
+        let block = self.pool.allocate(self.nbytes).map_err(Missing::Error)?;
         Ok(content.block.insert(block).start())
     }
 
@@ -203,7 +207,7 @@ impl Storage {
             write(block.start());
             self.content.lock().block = Some(block);
         }
-        self.order.lock().is_written();
+        self.order.lock().note_written();
         Ok(())
     }
 
@@ -213,11 +217,11 @@ impl Storage {
         let mut content = self.content.lock();
         let access = Access::of_view(writable);
         if !(direct && content.is_held_here()) {
-            content.look(access).map_err(Missing::from)?;
+            content.look(access)?;
         } else if let Some(failure) = &content.failure {
             return Err(Missing::Failed(failure.clone()));
         }
-        let start = self.locate(&mut content, access).map_err(Missing::from)?;
+        let start = self.locate(&mut content, access)?;
         content.views += 1;
         content.writable_views += u32::from(writable);
         Ok(start)
@@ -243,9 +247,7 @@ impl Storage {
         if let Some(failure) = &content.failure {
             return Err(Missing::Failed(failure.clone()));
         }
-        let start = self
-            .locate(&mut content, Access::Read)
-            .map_err(Missing::from)?;
+        let start = self.locate(&mut content, Access::Read)?;
         Ok(Some(f(start)))
     }
 
@@ -257,9 +259,7 @@ impl Storage {
                 "the buffer is no argument of the function that this is called in",
             )));
         }
-        let start = self
-            .locate(&mut content, Access::Patch)
-            .map_err(Missing::from)?;
+        let start = self.locate(&mut content, Access::Patch)?;
         Ok(f(start))
     }
 }
@@ -271,17 +271,17 @@ impl Content {
     }
 
     /// Whether an operation can be at the bytes.
-    fn look(&self, access: Access) -> Result<(), Refusal> {
+    fn look(&self, access: Access) -> Result<(), Missing> {
         let others_write = self.writer || self.writable_views > 0;
         if others_write || (access.writes() && self.readers + self.views > 0) {
-            return Err(Refusal::Error(Error::invalid_argument(
+            return Err(Missing::Error(Error::invalid_argument(
                 "the buffer is still in use: by a view that a function made of its argument and \
                  kept, or by the work that this is part of. Let go of the view before the function \
                  returns, or copy what it shows",
             )));
         }
         match &self.failure {
-            Some(failure) if access.needs_whole() => Err(Refusal::Failed(failure.clone())),
+            Some(failure) if access.needs_whole() => Err(Missing::Failed(failure.clone())),
             _ => Ok(()),
         }
     }
@@ -297,21 +297,12 @@ impl Drop for Storage {
     }
 }
 
-/// Why there are no bytes to look at.
+/// Why nobody can be at the bytes.
 pub enum Missing {
-    /// What should have written them failed.
+    /// They are not what they should be: what should have written them failed.
     Failed(Arc<Failure>),
-    /// They were never written, or cannot be looked at.
+    /// They were never written, others are at them, or there is no memory for them.
     Error(Error),
-}
-
-impl From<Refusal> for Missing {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::Failed(failure) => Self::Failed(failure),
-            Refusal::Error(error) => Self::Error(error),
-        }
-    }
 }
 
 /// Where the bytes of an empty buffer are.
@@ -363,9 +354,9 @@ impl<'a> Held<'a> {
         for claim in claims {
             match claim.storage.begin(claim.access, holder) {
                 Ok(start) => held.starts.push(start),
-                Err(refusal) => {
+                Err(missing) => {
                     drop(held);
-                    return Err(failing(claims, refusal.into_fault(site)));
+                    return Err(failing(claims, missing.into_fault(site)));
                 }
             }
         }
@@ -426,7 +417,7 @@ impl Drop for Held<'_> {
     }
 }
 
-impl Refusal {
+impl Missing {
     fn into_fault(self, site: Site) -> Fault {
         match self {
             Self::Failed(failure) => Fault::passed(failure),

@@ -1,14 +1,13 @@
 //! Operations with declared accesses.
 
 use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use clika_executor::{Failure, Fault, Kind, Operation, Point, Reason, Site, Start};
 
 use crate::error::Error;
 use crate::future::{Future, Value};
-use crate::hazard::Submission;
+use crate::hazard;
 use crate::inline::{self, Ran};
 use crate::runtime::refused;
 use crate::storage::{self, Claim, Held};
@@ -78,9 +77,8 @@ where
 /// Does `work` at the bytes of `claims`.
 pub(crate) fn perform(claims: &[Claim], site: Site, work: impl Work) -> Result<(), Fault> {
     let held = Held::begin(claims, site, None)?;
-    let done = catch_unwind(AssertUnwindSafe(|| work(&held)));
-    let outcome = done.unwrap_or_else(|payload| Err(Reason::from_panic(payload)));
-    held.end(outcome.map_err(|reason| Fault::new(reason, site)))
+    let outcome = Fault::catch(site, || work(&held));
+    held.end(outcome)
 }
 
 /// Submits an operation to a created stream, in the order that its claims ask for.
@@ -89,15 +87,13 @@ pub(crate) fn push(
     claims: &[Claim],
     operation: impl Operation,
 ) -> Result<(u64, Start), Error> {
-    let strand = stream.strand();
-    if claims.is_empty() {
-        return strand.push_after([], operation).map_err(refused);
-    }
-    let submission = Submission::begin(stream.device(), claims)?;
-    let ahead = submission.ahead(strand);
-    let (n, start) = strand.push_after(ahead, operation).map_err(refused)?;
-    submission.record(strand, n);
-    Ok((n, start))
+    let push = |ahead| {
+        stream
+            .strand()
+            .push_after(ahead, operation)
+            .map_err(refused)
+    };
+    hazard::submit(stream, claims, push, |n| *n)
 }
 
 /// As [`push`]; the point that the operation ends at.
@@ -107,11 +103,8 @@ pub(crate) fn push_at(
     operation: impl Operation,
 ) -> Result<(Point, Start), Error> {
     let strand = stream.strand();
-    let submission = Submission::begin(stream.device(), claims)?;
-    let ahead = submission.ahead(strand);
-    let (point, start) = strand.push_at_after(ahead, operation).map_err(refused)?;
-    submission.record(strand, point.n());
-    Ok((point, start))
+    let push = |ahead| strand.push_at_after(ahead, operation).map_err(refused);
+    hazard::submit(stream, claims, push, Point::n)
 }
 
 /// An operation to be submitted.

@@ -19,11 +19,12 @@ use crate::buffer::Buffer;
 use crate::error::Error;
 use crate::future::{Future, Value};
 use crate::hazard::{Access, Positions};
+use crate::inline;
 use crate::pool::Block;
 use crate::runtime::runtime;
 use crate::storage::{self, Claim, Held, Missing, Own, Storage};
 use crate::stream::Stream;
-use crate::task::{Anywhere, OnWorker, Work};
+use crate::task::{self, Anywhere, OnWorker, Work};
 
 /// Copies and fills of at most this many bytes are brief: they run on whichever thread comes first.
 const BRIEF: usize = 4096;
@@ -292,7 +293,7 @@ impl Transfer {
     /// # Errors
     /// As for [`Stream::run`].
     pub fn enter(&self, stream: &Stream) -> Result<Visitor, Error> {
-        crate::inline::enter(stream, &self.claims)
+        inline::enter(stream, &self.claims)
     }
 
     /// Makes it part of operation `n` of a default stream, which the caller is inside of. What is to be
@@ -301,7 +302,7 @@ impl Transfer {
     /// # Errors
     /// As for [`Stream::run`].
     pub fn enter_within(&self, stream: &Stream, n: u64) -> Result<Positions, Error> {
-        crate::foreign::order_within(stream, &self.claims, n)
+        inline::order_within(stream, n, &self.claims)
     }
 
     /// Does it, in the order that it was entered in.
@@ -310,7 +311,7 @@ impl Transfer {
     /// Its fault.
     pub fn perform(self) -> Result<(), Fault> {
         let (claims, _, work) = self.into_work();
-        crate::task::perform(&claims, None, work)
+        task::perform(&claims, None, work)
     }
 
     /// It is skipped because of `why`.

@@ -75,13 +75,7 @@ impl Buffer {
 
     fn check_elements<T>(&self) -> Result<(), Error> {
         const { assert!(align_of::<T>() <= crate::pool::ALIGNMENT) };
-        let (nbytes, size) = (self.nbytes(), size_of::<T>().max(1));
-        if nbytes.is_multiple_of(size) {
-            return Ok(());
-        }
-        Err(Error::invalid_argument(format!(
-            "a buffer of {nbytes} bytes does not hold a whole number of elements of {size} bytes"
-        )))
+        self.storage().check_elements(size_of::<T>().max(1))
     }
 }
 
@@ -215,10 +209,7 @@ impl RawView {
     fn new(buffer: &Buffer, writable: bool) -> Result<Self, Error> {
         let request = ViewRequest::ask(buffer, writable, false)?;
         for position in request.positions() {
-            let mut wait = position
-                .wait()
-                .map_err(|_| wait::deadlock(position.strand()))?;
-            wait.until(None);
+            wait::reach(position, None)?;
         }
         request.finish().map_err(|missing| missing.into_error())
     }

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use clika_executor::{Failure, Point, Reason, Refused, Strand};
+use clika_executor::{Failure, Point, Position, Reason, Refused, Strand};
 
 use crate::error::{Cause, Error};
 use crate::runtime::refused;
@@ -21,11 +21,18 @@ pub(crate) fn admit(strand: &Strand) -> Result<(), Error> {
 
 /// Blocks until `point` is reached.
 pub(crate) fn until(point: &Point, deadline: Option<Instant>) -> Result<(), Error> {
-    let mut wait = point.wait().map_err(|_| deadlock(point.strand()))?;
-    if wait.until(deadline) {
+    if reach(point.position(), deadline)? {
         return Ok(());
     }
     Err(timed_out(point))
+}
+
+/// Blocks until `position` is reached. `false`: the deadline passed first.
+pub(crate) fn reach(position: &Position, deadline: Option<Instant>) -> Result<bool, Error> {
+    let wait = position.wait();
+    Ok(wait
+        .map_err(|_| deadlock(position.strand()))?
+        .until(deadline))
 }
 
 /// The error for a wait that reached its time limit.
