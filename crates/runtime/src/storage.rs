@@ -128,8 +128,8 @@ impl Storage {
             return Ok(start);
         }
         content.look(access)?;
-        content.holder = holder;
         let start = self.locate(&mut content, access)?;
+        content.holder = holder;
         if access.writes() {
             content.writer = true;
         } else {

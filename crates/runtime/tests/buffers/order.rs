@@ -605,6 +605,24 @@ mod direct {
     }
 
     #[test]
+    fn promise_15_a_function_that_finds_no_memory_does_not_have_the_buffer() {
+        let _watchdog = watch();
+        alone(AS_IT_IS, || {
+            let (stream, buffer) = (default_stream(), fresh(1 << 50));
+            let work = {
+                let (stream, buffer) = (stream.clone(), buffer.clone());
+                move || {
+                    let strand = foreign::strand(&stream);
+                    let n = strand.inside().unwrap();
+                    assert!(Arguments::new([&buffer]).begin(strand, n).is_err());
+                    assert!(!foreign::holds(&buffer));
+                }
+            };
+            stream.submit(work).unwrap();
+        });
+    }
+
+    #[test]
     fn promise_17_a_transfer_of_nothing_inside_a_function_does_nothing() {
         let _watchdog = watch();
         alone(AS_IT_IS, || {
