@@ -76,7 +76,6 @@ pub use foreign::{ForeignThread, Next};
 pub use frames::is_inside;
 pub use lane::Recruiter;
 pub use operation::{Kind, Operation};
-
 pub use point::{AsyncWait, Deadlock, Point, Position, Wait};
 pub use process::generation;
 pub use strand::{Start, Strand};

@@ -240,8 +240,10 @@ impl Strand {
     ) -> Result<(R, Start), Refused> {
         self.shared.admit(T::KIND)?;
         let mut inbox = self.inbox.lock();
-        let waits = !awaited.is_empty()
-            && inbox.push_waits(awaited.into_iter().map(|position| (position, None)));
+        let waits = !awaited.is_empty();
+        if waits {
+            inbox.push_wait(awaited.into_iter().map(|position| (position, None)));
+        }
         inbox.submitted += 1;
         inbox.operations.push(operation);
         let submitted = read(&inbox);
@@ -286,7 +288,7 @@ impl Strand {
         }
         let (position, epoch) = point.clone().into_parts();
         let mut inbox = self.inbox.lock();
-        inbox.push_waits([(position, Some(epoch))]);
+        inbox.push_wait([(position, Some(epoch))]);
         let activated = !std::mem::replace(&mut inbox.active, true);
         drop(inbox);
         drop(self.start(activated, Kind::Wait));
@@ -502,22 +504,15 @@ impl Strand {
     /// reached.
     fn first_awaited(&self, n: u64) -> FirstAwaited {
         let mut inbox = self.inbox.lock();
-        let waits = inbox.waits.as_mut();
-        let Some(waits) = waits.filter(|waits| waits.front().is_some_and(|first| first.n == n))
-        else {
+        let Some(waits) = &mut inbox.waits else {
             return FirstAwaited::Nothing;
         };
-        match waits.front() {
-            Some(first) if !first.position.is_reached() => {
-                FirstAwaited::Ahead(first.position.clone())
-            }
-            _ => match waits.pop_front() {
-                None => FirstAwaited::Nothing,
-                Some(reached) => {
-                    let more = waits.front().is_some_and(|next| next.n == n);
-                    FirstAwaited::Reached(reached, more)
-                }
-            },
+        let reached = waits.pop_front_if(|first| first.n == n && first.position.is_reached());
+        let next = waits.front().filter(|next| next.n == n);
+        match (reached, next) {
+            (Some(reached), next) => FirstAwaited::Reached(reached, next.is_some()),
+            (None, Some(next)) => FirstAwaited::Ahead(next.position.clone()),
+            (None, None) => FirstAwaited::Nothing,
         }
     }
 
@@ -536,22 +531,14 @@ impl Strand {
 }
 
 impl Inbox {
-    /// Queues a wait for all of these, if there are any.
-    fn push_waits(
-        &mut self,
-        awaited: impl IntoIterator<Item = (Position, Option<Arc<Epoch>>)>,
-    ) -> bool {
-        let n = self.submitted + 1;
-        for (position, epoch) in awaited {
-            let awaited = Awaited { n, position, epoch };
-            self.waits.get_or_insert_default().push_back(awaited);
-            self.submitted = n;
-        }
-        let any = self.submitted == n;
-        if any {
-            self.operations.push(WaitRecord);
-        }
-        any
+    /// Queues one wait for all of these, of which there are some.
+    fn push_wait(&mut self, awaited: impl IntoIterator<Item = (Position, Option<Arc<Epoch>>)>) {
+        self.submitted += 1;
+        let n = self.submitted;
+        let awaited = awaited.into_iter();
+        let awaited = awaited.map(|(position, epoch)| Awaited { n, position, epoch });
+        self.waits.get_or_insert_default().extend(awaited);
+        self.operations.push(WaitRecord);
     }
 }
 

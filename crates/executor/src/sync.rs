@@ -1,8 +1,9 @@
 //! Locks, atomics and threads: the one door to them for this crate.
 //!
-//! Every other module, and `clika-runtime` for what it locks per operation, takes its synchronisation from here, so that the same code runs on the real
-//! machine, under loom (`--cfg loom`, every interleaving of a small program) and under shuttle
-//! (`--cfg shuttle`, many random schedules of a larger one).
+//! Every other module takes its synchronisation from here, as does `clika-runtime` for what it locks
+//! per operation, so that the same code runs on the real machine, under loom (`--cfg loom`, every
+//! interleaving of a small program) and under shuttle (`--cfg shuttle`, many random schedules of a
+//! larger one).
 //!
 //! The lock of the real build is a futex of four bytes. A library lock with a process-wide table of
 //! waiting threads would be shorter to name, but `fork` may copy such a table while another thread

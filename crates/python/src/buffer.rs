@@ -8,6 +8,7 @@ use std::ffi::{c_char, c_int};
 use std::ops::Range;
 use std::ptr::{self, NonNull};
 
+use clika_runtime::Error;
 use clika_runtime::foreign::{self, Missing, Point, Transfer, ViewRequest};
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::ffi;
@@ -102,11 +103,7 @@ impl Buffer {
         // SAFETY: the bytes stay where they are while `source` lives.
         let bytes = unsafe { source.slice(0..source.len()) };
         let make = || clika_runtime::Buffer::from_slice(device, bytes);
-        let made = if bytes.len() > LARGE {
-            detached(py, make)
-        } else {
-            make()
-        };
+        let made = detached_if_large(py, bytes.len(), make);
         source.release(py);
         made.map(Self).map_err(|error| raised(py, &error))
     }
@@ -188,8 +185,7 @@ impl Buffer {
     ) -> PyResult<()> {
         let pattern = pattern(value)?;
         let range = self.range(offset, nbytes)?;
-        let transfer = Transfer::fill(&self.0, range, &pattern);
-        submit(py, &self.0, transfer.map_err(|error| raised(py, &error))?)
+        submit(py, &self.0, Transfer::fill(&self.0, range, &pattern))
     }
 
     /// Copies bytes into it, on the current stream of its device.
@@ -228,7 +224,7 @@ impl Buffer {
         source_offset: Option<&Bound<'_, PyAny>>,
         nbytes: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        let offset = offset.map_or(Ok(0), |offset| size(offset, "offset"))?;
+        let offset = start(offset, "offset")?;
         if let Ok(source) = source.cast::<Self>() {
             let source = &source.get().0;
             let from = range(source.nbytes(), source_offset, "source_offset", nbytes)?;
@@ -239,13 +235,10 @@ impl Buffer {
         bytes.check(py, &from)?;
         // SAFETY: the bytes stay where they are while `bytes` lives.
         let slice = unsafe { bytes.slice(from) };
-        let transfer = if slice.len() > LARGE {
-            detached(py, || Transfer::copy_in(slice, &self.0, offset))
-        } else {
-            Transfer::copy_in(slice, &self.0, offset)
-        };
+        let copy = || Transfer::copy_in(slice, &self.0, offset);
+        let transfer = detached_if_large(py, slice.len(), copy);
         bytes.release(py);
-        submit(py, &self.0, transfer.map_err(|error| raised(py, &error))?)
+        submit(py, &self.0, transfer)
     }
 
     /// Copies its bytes out, on the current stream of its device. To a bytes-like object, the call
@@ -286,7 +279,7 @@ impl Buffer {
         nbytes: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let from = self.range(offset, nbytes)?;
-        let target_offset = target_offset.map_or(Ok(0), |offset| size(offset, "target_offset"))?;
+        let target_offset = start(target_offset, "target_offset")?;
         if let Ok(target) = target.cast::<Self>() {
             return copy(py, &self.0, from, &target.get().0, target_offset);
         }
@@ -515,6 +508,11 @@ impl Buffer {
 /// Copies of more bytes than this let go of the interpreter meanwhile.
 const LARGE: usize = 1 << 18;
 
+/// Calls `f`, which copies so many bytes.
+fn detached_if_large<T: Send>(py: Python<'_>, nbytes: usize, f: impl FnOnce() -> T + Send) -> T {
+    if nbytes > LARGE { detached(py, f) } else { f() }
+}
+
 /// The bytes of an object, exported. `PyUntypedBuffer` would refuse what has no dimensions.
 struct Bytes(Box<ffi::Py_buffer>);
 
@@ -613,6 +611,11 @@ fn size(value: &Bound<'_, PyAny>, name: &str) -> PyResult<usize> {
     })
 }
 
+/// An offset: none given is the beginning.
+fn start(offset: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<usize> {
+    offset.map_or(Ok(0), |offset| size(offset, name))
+}
+
 /// A range within `length` bytes, to the end if no size is given. Checked by whoever uses it.
 fn range(
     length: usize,
@@ -620,7 +623,7 @@ fn range(
     name: &str,
     nbytes: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Range<usize>> {
-    let start = offset.map_or(Ok(0), |offset| size(offset, name))?;
+    let start = start(offset, name)?;
     let end = match nbytes {
         Some(nbytes) => start.saturating_add(size(nbytes, "nbytes")?),
         // An offset behind the end is told as such.
@@ -658,11 +661,16 @@ fn copy(
     offset: usize,
 ) -> PyResult<()> {
     let transfer = Transfer::copy(source, from.start, target, offset, from.len());
-    submit(py, target, transfer.map_err(|error| raised(py, &error))?)
+    submit(py, target, transfer)
 }
 
-/// Submits a transfer to the current stream of a buffer's device.
-fn submit(py: Python<'_>, buffer: &clika_runtime::Buffer, transfer: Transfer) -> PyResult<()> {
+/// Submits a transfer, if it can be, to the current stream of a buffer's device.
+fn submit(
+    py: Python<'_>,
+    buffer: &clika_runtime::Buffer,
+    transfer: Result<Transfer, Error>,
+) -> PyResult<()> {
+    let transfer = transfer.map_err(|error| raised(py, &error))?;
     if transfer.is_inside() {
         let done = detached(py, || transfer.perform_inside());
         return done.map_err(|missing| told(py, missing));
@@ -738,7 +746,7 @@ unsafe fn read(
     let stream = current(py, buffer)?;
     let stream = &stream.get().0;
     if transfer.is_inside() || stream.is_default() {
-        let done = submit(py, buffer, transfer);
+        let done = submit(py, buffer, Ok(transfer));
         drop(wanted);
         return done;
     }
@@ -782,7 +790,7 @@ fn settle(py: Python<'_>, point: &Point) -> PyResult<()> {
     let Some(failure) = point.failure() else {
         return Ok(());
     };
-    if point.at(point.n() - 1).failure().is_some() {
+    if !point.is_first_failed() {
         return Err(skipped(py, "a copy", &failure));
     }
     point.acknowledge();

@@ -1,8 +1,8 @@
 //! The exception classes, and the one place that turns errors into exceptions.
 
-use clika_runtime::Error;
 use std::sync::Arc;
 
+use clika_runtime::Error;
 use clika_runtime::foreign::{self, Failure, Reason};
 use pyo3::exceptions::{
     PyException, PyMemoryError, PyNotImplementedError, PyRuntimeError, PyTimeoutError, PyValueError,
@@ -150,16 +150,21 @@ pub(crate) fn raised(py: Python<'_>, error: &Error) -> PyErr {
 
 /// An `InvalidArgumentError` with this message.
 pub(crate) fn invalid_argument(py: Python<'_>, message: impl Into<String>) -> PyErr {
-    match Exceptions::get(py) {
-        Ok(classes) => exception(py, &classes.invalid_argument, message.into()),
-        Err(broken) => broken,
-    }
+    of_class(py, |classes| &classes.invalid_argument, message)
 }
 
 /// An `OutOfMemoryError` with this message.
 pub(crate) fn out_of_memory(py: Python<'_>, message: impl Into<String>) -> PyErr {
+    of_class(py, |classes| &classes.out_of_memory, message)
+}
+
+fn of_class(
+    py: Python<'_>,
+    class: impl FnOnce(&Exceptions) -> &Py<PyType>,
+    message: impl Into<String>,
+) -> PyErr {
     match Exceptions::get(py) {
-        Ok(classes) => exception(py, &classes.out_of_memory, message.into()),
+        Ok(classes) => exception(py, class(classes), message.into()),
         Err(broken) => broken,
     }
 }

@@ -260,10 +260,7 @@ impl FutureBase {
         let Uses::Submitted(arguments) = *uses else {
             unreachable!("a function begins once")
         };
-        let (strand, n) = (
-            foreign::strand(&self.stream.get().0),
-            self.n.load(Ordering::Relaxed),
-        );
+        let (strand, n) = (foreign::strand(&self.stream.get().0), self.number());
         let begun = arguments
             .begin(strand, n)
             .map_err(|fault| strand.failure_of(n, fault))?;
@@ -293,7 +290,7 @@ impl FutureBase {
             return Some(fault);
         }
         let strand = foreign::strand(&self.stream.get().0);
-        let _told = strand.failure_of(self.n.load(Ordering::Relaxed), fault);
+        let _told = strand.failure_of(self.number(), fault);
         None
     }
 
@@ -307,26 +304,23 @@ impl FutureBase {
         self.state.with(py, |state| state.uses.take())
     }
 
-    /// Calls `f` with the buffers of a function that has not begun.
-    pub(crate) fn with_buffers<R>(
-        &self,
-        py: Python<'_>,
-        f: impl FnOnce(&Arguments) -> R,
-    ) -> Option<R> {
-        let uses = self.take_uses(py)?;
+    /// Calls `f` with the buffers of a function that has not begun, of which there may be none.
+    pub(crate) fn with_buffers<R>(&self, py: Python<'_>, f: impl FnOnce(&Arguments) -> R) -> R {
+        let Some(uses) = self.take_uses(py) else {
+            return f(&Arguments::new([]));
+        };
         let Uses::Submitted(arguments) = &*uses else {
             unreachable!("it has not begun")
         };
         let result = f(arguments);
         self.state.with(py, |state| state.uses = Some(uses));
-        Some(result)
+        result
     }
 
     /// Whether a failure is this operation's own.
     fn is_of(&self, failure: &Failure) -> bool {
         let strand = foreign::strand(&self.stream.get().0);
-        let n = self.n.load(Ordering::Relaxed);
-        (failure.origin.strand_id, failure.origin.operation) == (strand.id(), n)
+        (failure.origin.strand_id, failure.origin.operation) == (strand.id(), self.number())
     }
 
     /// The queue lets go of an operation that was cancelled.

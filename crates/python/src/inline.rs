@@ -3,9 +3,9 @@
 //! The class of default streams is Python code over `Stream` (`_host.DefaultStream`), for the same
 //! reason as the host lane's loop: no Rust frame lies under the user's function.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-use clika_runtime::foreign::{self, Inside, Strand, Visitor};
+use clika_runtime::foreign::{self, Inside};
 use pyo3::exceptions::{PyBaseException, PyKeyboardInterrupt};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -116,10 +116,7 @@ fn enter_within(
         return Ok(None);
     }
     let enter = |buffers: &foreign::Arguments| buffers.enter_within(stream, n);
-    reach_all(py, || {
-        let ahead = future.get().with_buffers(py, enter);
-        ahead.unwrap_or_else(|| Ok(foreign::Positions::new()))
-    })?;
+    reach_all(py, || future.get().with_buffers(py, enter))?;
     Ok(Some(Place::Within))
 }
 
@@ -129,10 +126,8 @@ fn enter_in_turn(
 ) -> PyResult<Option<Place>> {
     let py = future.py();
     let enter = |buffers: &foreign::Arguments| buffers.enter(stream);
-    let visitor = match future.get().with_buffers(py, enter) {
-        Some(visitor) => visitor.map_err(|error| raised(py, &error))?,
-        None => visit(py, foreign::strand(stream))?,
-    };
+    let visitor = future.get().with_buffers(py, enter);
+    let visitor = visitor.map_err(|error| raised(py, &error))?;
     take_turn(py, &visitor)?;
     future.get().submitted(visitor.point().n());
     match visitor.enter() {
@@ -142,13 +137,6 @@ fn enter_in_turn(
             Ok(None)
         }
     }
-}
-
-fn visit(py: Python<'_>, strand: &Arc<Strand>) -> PyResult<Visitor> {
-    strand
-        .visit()
-        .map_err(|refused| raised(py, &foreign::refused(refused)))?
-        .map_err(|_| raised(py, &foreign::deadlock(strand)))
 }
 
 impl Stay {

@@ -49,7 +49,6 @@ impl Stream {
     ) -> PyResult<Bound<'py, FutureBase>> {
         let py = slf.py();
         let buffers = function::arguments(&call, keywords);
-        let is_plain = buffers.is_none();
         let call = checked_call(call, keywords)?;
         host::ensure(py)?;
         let site = Site::of_caller(py);
@@ -63,30 +62,12 @@ impl Stream {
         let future = future::make(py, parts)?;
         let stream = &slf.get().0;
         let work = Call::Work(future.clone().unbind());
-        let n = if is_plain {
-            foreign::strand(stream)
-                .push(work)
-                .map_err(|refused| raised(py, &foreign::refused(refused)))?
-        } else {
-            Self::push_with_buffers(py, stream, &future, work)?
-        };
-        future.get().submitted(n);
-        Ok(future)
-    }
-
-    fn push_with_buffers(
-        py: Python<'_>,
-        stream: &clika_runtime::Stream,
-        future: &Bound<'_, FutureBase>,
-        work: Call,
-    ) -> PyResult<u64> {
         let push = |buffers: &foreign::Arguments| buffers.push(stream, work);
-        let Some(pushed) = future.get().with_buffers(py, push) else {
-            unreachable!("the future has the buffers of its call")
-        };
+        let pushed = future.get().with_buffers(py, push);
         let (n, start) = pushed.map_err(|error| raised(py, &error))?;
         drop(start);
-        Ok(n)
+        future.get().submitted(n);
+        Ok(future)
     }
 
     pub(crate) fn wait_for(&self, py: Python<'_>, point: &foreign::Point) -> PyResult<()> {

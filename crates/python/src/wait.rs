@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use clika_runtime::Error;
-use clika_runtime::foreign::{self, Point, Position, Positions, Visitor};
+use clika_runtime::foreign::{self, Point, Position, Positions, Visitor, Wait};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
@@ -46,22 +46,30 @@ pub(crate) fn deadline(timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Deadline>
     Ok(duration.and_then(|duration| Instant::now().checked_add(duration)))
 }
 
-/// Blocks until `point` is reached, or `given_up` holds, which is asked now and then. `false`: the
+/// Blocks until `position` is reached, or `given_up` holds, which is asked now and then. `false`: the
 /// deadline passed first.
 fn reach(
     py: Python<'_>,
-    point: &Point,
+    position: &Position,
     deadline: Deadline,
     given_up: impl Fn() -> bool,
 ) -> PyResult<bool> {
-    if point.is_reached() {
+    if position.is_reached() {
         return Ok(true);
     }
-    admit(py, point)?;
-    let mut wait = point
-        .wait()
-        .map_err(|_| raised(py, &foreign::deadlock(point.strand())))?;
+    let mut wait = begin(py, position)?;
     in_slices(py, deadline, given_up, |until| wait.until(until))
+}
+
+/// Begins a wait that can end.
+fn begin<'a>(py: Python<'_>, position: &'a Position) -> PyResult<Wait<'a>> {
+    let strand = position.strand();
+    strand
+        .admit()
+        .map_err(|refused| raised(py, &foreign::refused(refused)))?;
+    position
+        .wait()
+        .map_err(|_| raised(py, &foreign::deadlock(strand)))
 }
 
 /// Refuses a wait for `point` that could never end, without beginning it: for waits that an event
@@ -70,11 +78,7 @@ pub(crate) fn refuse_deadlock(py: Python<'_>, point: &Point) -> PyResult<()> {
     if point.is_reached() {
         return Ok(());
     }
-    admit(py, point)?;
-    point
-        .wait()
-        .map(drop)
-        .map_err(|_| raised(py, &foreign::deadlock(point.strand())))
+    begin(py, point.position()).map(drop)
 }
 
 /// Blocks until `point` is reached. A passed deadline is a `TimeoutError`.
@@ -89,7 +93,7 @@ pub(crate) fn reach_unless(
     deadline: Deadline,
     given_up: impl Fn() -> bool,
 ) -> PyResult<()> {
-    if reach(py, point, deadline, given_up)? {
+    if reach(py, point.position(), deadline, given_up)? {
         return Ok(());
     }
     Err(raised(py, &foreign::timed_out(point)))
@@ -97,17 +101,7 @@ pub(crate) fn reach_unless(
 
 /// Blocks until a position is reached, whatever failed there.
 pub(crate) fn reach_position(py: Python<'_>, position: &Position) -> PyResult<()> {
-    if position.is_reached() {
-        return Ok(());
-    }
-    let strand = position.strand();
-    strand
-        .admit()
-        .map_err(|refused| raised(py, &foreign::refused(refused)))?;
-    let mut wait = position
-        .wait()
-        .map_err(|_| raised(py, &foreign::deadlock(strand)))?;
-    in_slices(py, None, || false, |until| wait.until(until)).map(drop)
+    reach(py, position, None, || false).map(drop)
 }
 
 /// Blocks until `ahead` names nothing more to wait for.
@@ -153,12 +147,4 @@ fn in_slices(
             return Ok(false);
         }
     }
-}
-
-/// Refuses a wait that nothing will end.
-fn admit(py: Python<'_>, point: &Point) -> PyResult<()> {
-    point
-        .strand()
-        .admit()
-        .map_err(|refused| raised(py, &foreign::refused(refused)))
 }
