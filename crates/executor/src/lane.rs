@@ -304,8 +304,14 @@ impl Lane {
         if let Some(turn) = self.next_local() {
             return Some(Job::Turn(turn));
         }
-        self.search();
-        self.take()
+        let mut state = self.state.lock();
+        if let Some(job) = self.pop(&mut state) {
+            self.settle(state);
+            return Some(job);
+        }
+        state.searching += 1;
+        drop(state);
+        self.rest().then(|| self.take()).flatten()
     }
 
     /// A strand of the thread's own, if nothing waits in the queue.
@@ -339,13 +345,18 @@ impl Lane {
     /// The next job for a searching thread, which is busy with it from here on.
     pub(crate) fn try_take(self: &Arc<Self>) -> Option<Job> {
         let mut state = self.state.lock();
-        if let Some(turns) = self.with_local(std::mem::take) {
-            state.jobs.extend(turns.into_iter().map(Job::Turn));
-        }
-        let job = state.jobs.pop_front()?;
+        let job = self.pop(&mut state)?;
         state.searching -= 1;
         self.settle(state);
         Some(job)
+    }
+
+    /// The first job, the calling thread's own behind the others.
+    fn pop(&self, state: &mut State) -> Option<Job> {
+        if let Some(turns) = self.with_local(std::mem::take) {
+            state.jobs.extend(turns.into_iter().map(Job::Turn));
+        }
+        state.jobs.pop_front()
     }
 
     /// A searching thread looks on briefly, then sleeps until it is needed. `false`: it is counted
