@@ -399,7 +399,7 @@ def test_nested_work_that_cannot_wait_leaves_the_order_as_it_was(
         ]
 
     errors = default.submit(outer).result()
-    assert [type(error) for error in errors[:2]] == [DeadlockError] * 2
+    assert [type(error) for error in errors] == [DeadlockError, type(None), type(None)]
     assert letters.to_bytes() == b"xxxxxxxx"
     finish(stream)
     finish(default)
@@ -438,6 +438,19 @@ def test_an_argument_that_nothing_was_written_to(device: Device, stream: Stream)
 READS: Final[dict[str, Callable[[Buffer], bytes]]] = {
     "to_bytes": Buffer.to_bytes,
     "copy_to": lambda buffer: copied_out(buffer),
+    "view": lambda buffer: bytes(buffer.view()),
+    "memoryview": lambda buffer: bytes(memoryview(buffer)),
+    "from_data": lambda buffer: Buffer.from_data(buffer).to_bytes(),
+    "copy_from": lambda buffer: copied_over(buffer),
+}
+
+CHANGES: Final[dict[str, Callable[[Buffer], object]]] = {
+    "fill": lambda buffer: buffer.fill(ord("*")),
+    "a partial fill": lambda buffer: buffer.fill(b"**", offset=2, nbytes=6),
+    "copy_from": lambda buffer: buffer.copy_from(b"********"),
+    "copy_from a buffer": lambda buffer: buffer.copy_from(Buffer.from_data(b"********")),
+    "copy_to": lambda buffer: Buffer.from_data(b"********").copy_to(buffer),
+    "within": lambda buffer: buffer.copy_from(buffer, offset=4, nbytes=4),
 }
 
 
@@ -445,6 +458,12 @@ def copied_out(buffer: Buffer) -> bytes:
     target = bytearray(len(buffer))
     buffer.copy_to(target)
     return bytes(target)
+
+
+def copied_over(buffer: Buffer) -> bytes:
+    target = Buffer.empty(len(buffer), buffer.device)
+    target.copy_from(buffer)
+    return target.to_bytes()
 
 
 @pytest.mark.parametrize("read", READS)
@@ -467,8 +486,25 @@ def test_access_to_others_waits_for_what_was_submitted_before(
         assert future.result(WATCHDOG) == b"xxxxxxxx"
 
 
+WAYS: Final = ["same stream", "wait_stream", "event", "buffer"]
+
+
+def submit_behind(
+    stream: Stream, other: Stream, way: str, mine: Buffer, work: Callable[[], object]
+) -> None:
+    """Let `work` submit to a stream that waits for the function on `stream`, which has `mine`."""
+    if way == "wait_stream":
+        other.wait_stream(stream)
+    elif way == "event":
+        other.wait_event(stream.record_event())
+    elif way == "buffer":
+        other.submit(lambda _: None, mine)
+    with stream if way == "same stream" else other:
+        work()
+
+
 @pytest.mark.parametrize("read", READS)
-@pytest.mark.parametrize("way", ["same stream", "wait_stream", "event", "buffer"])
+@pytest.mark.parametrize("way", WAYS)
 def test_a_later_write_that_waits_for_the_function_does_not_deadlock_it(
     stream: Stream, other: Stream, letters: Buffer, read: str, way: str
 ) -> None:
@@ -480,21 +516,93 @@ def test_a_later_write_that_waits_for_the_function_does_not_deadlock_it(
 
     future = stream.submit(work, mine)
     wait_until(gate.started.is_set)
-    if way == "same stream":
-        with stream:
-            letters.fill(0)
-    elif way == "buffer":
-        other.submit(lambda _, letters: letters.fill(0), mine, letters)
-    else:
-        if way == "event":
-            other.wait_event(stream.record_event())
-        else:
-            other.wait_stream(stream)
-        with other:
-            letters.fill(0)
+    submit_behind(stream, other, way, mine, lambda: letters.fill(0))
     gate.open()
     assert future.result(WATCHDOG) == b"abcdefgh"
     assert letters.to_bytes() == bytes(8)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("later", ["a read", "a write"])
+def test_a_change_comes_before_later_work_that_waits_for_the_function(
+    stream: Stream, other: Stream, letters: Buffer, change: str, way: str, later: str
+) -> None:
+    gate, mine = Gate(), Buffer.from_data(b"mine")
+    expected = Buffer.from_data(b"abcdefgh")
+    CHANGES[change](expected)
+    copy = Buffer.empty(8, letters.device)
+
+    def work(_: Buffer) -> bytes:
+        gate()
+        CHANGES[change](letters)
+        return letters.to_bytes()
+
+    future = stream.submit(work, mine)
+    wait_until(gate.started.is_set)
+    behind = (lambda: copy.copy_from(letters)) if later == "a read" else (lambda: letters.fill(0))
+    submit_behind(stream, other, way, mine, behind)
+    gate.open()
+    assert future.result(WATCHDOG) == expected.to_bytes()
+    if later == "a read":
+        assert copy.to_bytes() == expected.to_bytes()
+    else:
+        assert letters.to_bytes() == bytes(8)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_waits_for_reads_before_the_function_though_a_write_has_overtaken_them(
+    streams: Streams, letters: Buffer, change: str
+) -> None:
+    reader, stream, writer = streams(3)
+    copy = Buffer.empty(8, letters.device)
+    changing = Gate()
+
+    def work() -> None:
+        changing.started.set()
+        CHANGES[change](letters)
+
+    with held(reader) as gate:
+        with reader:
+            copy.copy_from(letters)
+        future = stream.submit(work)
+        with writer:
+            letters.fill(0)
+        wait_until(changing.started.is_set)
+        assert asleep_or_pending(stream)
+        gate.open()
+    future.result(WATCHDOG)
+    assert copy.to_bytes() == b"abcdefgh"
+    finish(writer)
+
+
+def test_a_view_shows_what_was_there_before_later_work(
+    stream: Stream, other: Stream, letters: Buffer
+) -> None:
+    """A read-only view: a writable one would have to show what it cannot change any more."""
+    gate = Gate()
+    views: list[memoryview] = []
+
+    def work() -> BaseException | None:
+        gate()
+        refused = raised_by(lambda: letters.view(writable=True))
+        views.append(letters.view())
+        return refused
+
+    future = stream.submit(work)
+    wait_until(gate.started.is_set)
+    submit_behind(stream, other, "wait_stream", letters, lambda: letters.fill(0))
+    gate.open()
+    refused = future.result(WATCHDOG)
+    assert isinstance(refused, InvalidArgumentError)
+    assert "argument" in str(refused)
+    finish(other)
+    assert letters.to_bytes() == bytes(8)
+    assert bytes(views[0]) == b"abcdefgh"
+    with pytest.raises(InvalidArgumentError, match="being viewed"):
+        letters.fill(1)
+    views.clear()
+    letters.fill(1)
 
 
 def test_the_last_of_many_writes_before_counts(streams: Streams, letters: Buffer) -> None:

@@ -50,6 +50,12 @@ impl Position {
         self.strand.timeline.reached() >= self.n
     }
 
+    /// Whether the operation right before it is the next one of its timeline to be done.
+    #[must_use]
+    pub fn is_next(&self) -> bool {
+        self.strand.timeline.reached() + 1 == self.n
+    }
+
     /// Begins to wait.
     ///
     /// # Errors

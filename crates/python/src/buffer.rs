@@ -22,7 +22,6 @@ use crate::context;
 use crate::device::Device;
 use crate::exceptions::{failed, invalid_argument, out_of_memory, raised, skipped};
 use crate::failure::exception_of;
-use crate::function;
 use crate::gate::detached;
 use crate::stream::{Stream, device_of};
 use crate::wait::{reach_all, reach_in_time, reach_position, take_turn};
@@ -36,7 +35,9 @@ use crate::wait::{reach_all, reach_in_time, reach_position, take_turn};
 /// Operations that conflict, on whatever streams, run in the order in which they were submitted. No
 /// event is needed for what data shows. A buffer among the arguments of `Stream.submit`, also inside
 /// a list, tuple or dict, counts as read and written by the function, and access to it inside the
-/// function is direct.
+/// function is direct. Access to other buffers inside a function waits for what was submitted before
+/// the function, and for nothing behind it; it is made at once, on no stream, unless the function
+/// makes a created stream the current one.
 ///
 /// What a failed function should have written has failed too: whoever reads it fails with the same
 /// origin, until all of it is overwritten.
@@ -458,11 +459,16 @@ unsafe fn export(
     let py = owner.py();
     // SAFETY: promised by the caller. An export that fails leaves no object.
     unsafe { (*view).obj = ptr::null_mut() };
-    let request = ViewRequest::new(buffer, writable).map_err(|error| raised(py, &error))?;
-    for position in request.positions() {
-        reach_position(py, position)?;
-    }
-    let raw = request.finish().map_err(|missing| told(py, missing))?;
+    let mut request = ViewRequest::new(buffer, writable).map_err(|error| raised(py, &error))?;
+    let raw = loop {
+        for position in request.positions() {
+            reach_position(py, position)?;
+        }
+        let attempt = detached_if_large(py, buffer.nbytes(), || request.attempt());
+        if let Some(raw) = attempt.map_err(|missing| told(py, missing))? {
+            break raw;
+        }
+    };
     let length = ffi::Py_ssize_t::try_from(raw.nbytes())?;
     let start = raw.start().as_ptr().cast();
     // SAFETY: the bytes stay there until the view is released; `owner` is alive.
@@ -671,18 +677,48 @@ fn submit(
     transfer: Result<Transfer, Error>,
 ) -> PyResult<()> {
     let transfer = transfer.map_err(|error| raised(py, &error))?;
-    if transfer.is_inside() {
-        let done = detached(py, || transfer.perform_inside());
-        return done.map_err(|missing| told(py, missing));
-    }
     let stream = current(py, buffer)?;
     let stream = &stream.get().0;
-    if stream.is_default() {
-        return run_here(py, stream, transfer);
+    match how(&transfer, stream) {
+        How::Inside(function) => run_inside(py, function, transfer),
+        How::Here => run_here(py, stream, transfer),
+        How::There => transfer
+            .submit(stream, None)
+            .map_err(|error| raised(py, &error)),
     }
-    transfer
-        .submit(stream, None)
-        .map_err(|error| raised(py, &error))
+}
+
+/// How a transfer is done.
+enum How {
+    /// At once, inside the function of this number.
+    Inside(u64),
+    /// By the calling thread, on the default stream.
+    Here,
+    /// On a created stream.
+    There,
+}
+
+fn how(transfer: &Transfer, stream: &clika_runtime::Stream) -> How {
+    match foreign::current_function() {
+        Some(function) if stream.is_default() || transfer.is_direct() => How::Inside(function),
+        _ if stream.is_default() => How::Here,
+        _ => How::There,
+    }
+}
+
+/// Does a transfer inside a function: nothing that was submitted after the function comes before it.
+fn run_inside(py: Python<'_>, function: u64, transfer: Transfer) -> PyResult<()> {
+    let aside = transfer.aside(function);
+    let mut aside = aside.map_err(|error| raised(py, &error))?;
+    loop {
+        for position in aside.positions() {
+            reach_position(py, position)?;
+        }
+        let done = detached(py, || aside.attempt());
+        if done.map_err(|missing| told(py, missing))? {
+            return Ok(());
+        }
+    }
 }
 
 fn current<'py>(py: Python<'py>, buffer: &clika_runtime::Buffer) -> PyResult<Bound<'py, Stream>> {
@@ -734,54 +770,25 @@ unsafe fn read(
     range: Range<usize>,
     target: NonNull<u8>,
 ) -> PyResult<()> {
-    if let Some(function) = function::current()
-        && !foreign::holds(buffer)
-    {
-        // SAFETY: promised by the caller.
-        return unsafe { read_within(py, function, buffer, range, target) };
-    }
     // SAFETY: promised by the caller; `wanted` is dropped below, at the latest.
     let copy = unsafe { Transfer::copy_out(buffer, range, target) };
     let (transfer, wanted) = copy.map_err(|error| raised(py, &error))?;
     let stream = current(py, buffer)?;
     let stream = &stream.get().0;
-    if transfer.is_inside() || stream.is_default() {
-        let done = submit(py, buffer, Ok(transfer));
-        drop(wanted);
-        return done;
-    }
-    let point = transfer.push(stream).map_err(|error| raised(py, &error))?;
-    let reached = reach_in_time(py, &point, None);
+    let done = match how(&transfer, stream) {
+        How::Inside(function) => run_inside(py, function, transfer),
+        How::Here => run_here(py, stream, transfer),
+        How::There => run_there(py, stream, transfer),
+    };
     drop(wanted);
-    reached?;
-    settle(py, &point)
+    done
 }
 
-/// As [`read`], inside a submitted function that does not have the buffer as an argument: waits for
-/// what was submitted before the function.
-///
-/// # Safety
-/// As for [`read`].
-unsafe fn read_within(
-    py: Python<'_>,
-    function: u64,
-    buffer: &clika_runtime::Buffer,
-    range: Range<usize>,
-    target: NonNull<u8>,
-) -> PyResult<()> {
-    let before =
-        foreign::last_write_before(buffer, function).map_err(|error| raised(py, &error))?;
-    if let Some(position) = before {
-        reach_position(py, &position)?;
-    }
-    loop {
-        // SAFETY: promised by the caller.
-        let under_way = unsafe { foreign::peek(buffer, range.clone(), target) };
-        match under_way.map_err(|missing| told(py, missing))? {
-            None => return Ok(()),
-            Some(position) => reach_position(py, &position)?,
-        }
-    }
+/// Runs a transfer on a created stream, and waits for that.
+fn run_there(py: Python<'_>, stream: &clika_runtime::Stream, transfer: Transfer) -> PyResult<()> {
+    let point = transfer.push(stream).map_err(|error| raised(py, &error))?;
+    reach_in_time(py, &point, None)?;
+    settle(py, &point)
 }
 
 /// Raises the failure of the operation that ends at a point, which acknowledges it, or that of an

@@ -1,34 +1,10 @@
-//! The submitted function that the calling thread is inside of, and the buffers that it has.
-
-use std::cell::Cell;
+//! The buffers that a submitted function has.
 
 use clika_runtime::foreign::{Arguments, Using};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::buffer::Buffer;
-
-thread_local! {
-    static CURRENT: Cell<u64> = const { Cell::new(0) };
-}
-
-/// The number of the innermost function.
-pub(crate) fn current() -> Option<u64> {
-    match CURRENT.get() {
-        0 => None,
-        number => Some(number),
-    }
-}
-
-/// The thread goes inside a function; the one it was inside of before, for [`leave`].
-pub(crate) fn enter(number: u64) -> u64 {
-    CURRENT.replace(number)
-}
-
-/// The thread is inside of an earlier one again.
-pub(crate) fn leave(before: u64) {
-    CURRENT.set(before);
-}
 
 /// The buffers of a function, before and while it runs.
 pub(crate) enum Uses {

@@ -26,7 +26,6 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::exceptions::{failed, raised};
-use crate::function;
 use crate::future::{FutureBase, Outcome};
 use crate::gate::{self, Section, detached};
 use crate::own::Own;
@@ -211,7 +210,7 @@ impl Hand {
 
     /// Ends the current operation.
     fn end(&mut self, py: Python<'_>, outcome: Outcome<'_>) {
-        function::leave(0);
+        foreign::leave_function(0);
         let Some(future) = self.current.take() else {
             self.thread.finish(Ok(()));
             return;
@@ -388,7 +387,7 @@ impl Hand {
                     self.end(py, Outcome::Refused(&failure));
                     return None;
                 }
-                function::enter(function);
+                foreign::enter_function(function);
                 Some(call)
             }
             Next::Skip(Call::Work(future), failure) => {

@@ -95,7 +95,7 @@ pub(crate) fn enter<'py>(
     let mut stay = Stay {
         future: Some(future.clone().unbind()),
         place: Some(place),
-        before: function::enter(future.get().function()),
+        before: foreign::enter_function(future.get().function()),
     };
     if let Err(failure) = begun {
         stay.end(py, Outcome::Refused(&failure));
@@ -144,7 +144,7 @@ impl Stay {
         let (Some(future), Some(place)) = (self.future.take(), self.place.take()) else {
             return;
         };
-        function::leave(self.before);
+        foreign::leave_function(self.before);
         let future = future.into_bound(py);
         let resolved = FutureBase::resolve(&future, outcome);
         if let Some(fault) = resolved.fault {

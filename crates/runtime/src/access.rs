@@ -17,6 +17,7 @@ use std::slice;
 use bytemuck::Pod;
 use clika_executor::Site;
 
+use crate::aside::{self, number_function};
 use crate::error::Error;
 use crate::outcome::Outcome;
 use crate::runtime::runtime;
@@ -361,6 +362,8 @@ impl Stream {
         accesses: A,
         work: impl FnOnce(A::Slices<'_>) -> R + Send + 'static,
     ) -> Result<(), Error> {
+        let function = number_function();
+        let work = move |slices: A::Slices<'_>| aside::inside(function, || work(slices));
         self.run_on(OnHost, Location::caller(), accesses, work)
     }
 

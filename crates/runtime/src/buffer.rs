@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytemuck::Pod;
 
 use crate::access::{Read, Update, Write};
+use crate::aside::current_function;
 use crate::device::Device;
 use crate::error::Error;
 use crate::hazard::Access;
@@ -24,6 +25,9 @@ use crate::stream::Stream;
 /// Operations say what they read and write. Those that conflict, on whatever streams, run in the order
 /// in which they were submitted; those that only read a buffer overlap. No event is needed for what
 /// data shows.
+///
+/// Inside a function of the host lane ([`Stream::submit_host`] and the like), access to buffers that it
+/// was not given waits for what was submitted before that function, and for nothing behind it.
 ///
 /// # Failures
 /// What a failed or skipped operation should have written has failed too, and stays so when the
@@ -113,12 +117,17 @@ impl Buffer {
     }
 
     /// What it holds, once everything submitted so far that writes to it has run. The copy is made on
-    /// the default stream.
+    /// the default stream; inside a function of the host lane on no stream, of what was submitted before
+    /// that function.
     ///
     /// # Errors
     /// As for [`Stream::copy_out`]; invalid argument if the size is no multiple of that of `T`.
     #[track_caller]
     pub fn to_vec<T: Pod + Send>(&self) -> Result<Vec<T>, Error> {
+        if let Some(function) = current_function() {
+            self.check_elements::<T>()?;
+            return self.to_vec_inside(function);
+        }
         Stream::default_stream(self.device())?
             .copy_out(self, 0..self.nbytes())?
             .wait()

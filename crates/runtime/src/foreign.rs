@@ -11,17 +11,18 @@ use crate::buffer::Buffer;
 use crate::device::Device;
 use crate::error::Error;
 use crate::event::Event;
-use crate::hazard::{self, Access};
+use crate::hazard::Access;
 use crate::inline;
 use crate::runtime;
 use crate::storage::{self, Claim, Held};
 use crate::stream::Stream;
 use crate::wait;
 
-pub use crate::hazard::{Positions, number_function};
+pub use crate::aside::{current_function, enter_function, leave_function, number_function};
+pub use crate::hazard::Positions;
 pub use crate::runtime::Binding;
 pub use crate::storage::Missing;
-pub use crate::transfer::{Transfer, Wanted, peek};
+pub use crate::transfer::{Transfer, TransferAside, Wanted};
 pub use crate::view::{RawView, ViewRequest};
 #[doc(hidden)]
 pub use clika_executor::faults;
@@ -222,12 +223,6 @@ impl std::fmt::Debug for Arguments {
     }
 }
 
-/// Whether the calling thread is inside the function that has `buffer` as an argument.
-#[must_use]
-pub fn holds(buffer: &Buffer) -> bool {
-    buffer.storage().is_held_here()
-}
-
 /// Calls `f` with the failure of a buffer that has no other handle and no user, if nobody else holds
 /// that failure. Whoever owns the handle then owns the failure, as a garbage collector counts.
 ///
@@ -241,13 +236,4 @@ pub fn forget_sole_failure(buffer: &Buffer) {
     if with_sole_failure(buffer, |_| ()).is_some() {
         buffer.storage().forget_failure();
     }
-}
-
-/// The last write to `buffer` that was submitted before a function, if it is not reached: what the
-/// function waits for that looks at a buffer which is none of its arguments.
-///
-/// # Errors
-/// Invalid argument if nothing is written to it; a device error if it was inherited by a fork.
-pub fn last_write_before(buffer: &Buffer, function: u64) -> Result<Option<Position>, Error> {
-    hazard::last_write_before(buffer.storage(), function)
 }

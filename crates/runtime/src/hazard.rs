@@ -21,23 +21,22 @@
 //!
 //! # What is remembered
 //! Reads that are reached or that a later read of the same stream covers are forgotten now and then,
-//! so a storage that ten thousand streams read stays small. Of the writes, those that are not reached
-//! are kept, one for each stretch between two submitted functions: a function that looks at a storage
-//! which is none of its arguments waits for what was written before the function was submitted, and
-//! for nothing behind it.
+//! so a storage that ten thousand streams read stays small. Where there are functions that may look at
+//! buffers which they were not given (see [`aside`](crate::aside)), every use is kept until it is
+//! reached: such a function waits for those that were submitted before it, and for none behind it.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use clika_executor::sync::{Apart, MutexGuard};
-use clika_executor::{Position, Start, Strand};
+use clika_executor::sync::MutexGuard;
+use clika_executor::{Position, Start, Strand, is_inside};
 use smallvec::SmallVec;
 
+use crate::aside::functions;
 use crate::device::Device;
 use crate::error::Error;
-use crate::storage::{Claim, Storage, never_written};
+use crate::storage::{Claim, Storage, never_written, still_in_use};
 use crate::stream::Stream;
 
 /// What an operation does to the bytes of one storage.
@@ -76,21 +75,42 @@ impl Access {
 /// Who is at a storage, as far as it was submitted.
 #[derive(Default)]
 pub(crate) struct Order {
-    /// Oldest first. The last one is what readers come after.
-    writers: VecDeque<Writer>,
+    /// Oldest first: each comes after the one before it. The last one is what readers come after.
+    writers: VecDeque<Use>,
     /// Since the last write.
-    readers: Vec<Position>,
-    /// The number of readers at which the list is looked through.
-    crowded: usize,
+    readers: Readers,
+    /// Before the last write. Only a function that was submitted in between has to come after them and
+    /// not after that write.
+    overtaken: Readers,
     written: bool,
     views: u32,
     writable_views: u32,
 }
 
-struct Writer {
-    /// The last function that was submitted before.
+/// One operation at a storage.
+struct Use {
+    /// How many functions had been submitted before.
     behind: u64,
     position: Position,
+}
+
+impl Use {
+    /// Whether the calling thread is inside of it.
+    fn is_mine(&self) -> bool {
+        is_inside(self.position.strand().id(), self.position.n())
+    }
+
+    fn is_of(&self, strand: &Arc<Strand>) -> bool {
+        Arc::ptr_eq(self.position.strand(), strand)
+    }
+}
+
+/// Reads that are not known to be done, in no order.
+#[derive(Default)]
+struct Readers {
+    uses: Vec<Use>,
+    /// The number at which the list is looked through.
+    crowded: usize,
 }
 
 /// What is dropped once no lock is held: the last user of a strand drops that.
@@ -99,26 +119,42 @@ type Garbage = SmallVec<[Position; 4]>;
 /// Positions that an operation waits for.
 pub type Positions = SmallVec<[Position; 4]>;
 
-/// Functions submitted so far, of the kind that may look at storages that are none of its arguments.
-static FUNCTIONS: Apart<AtomicU64> = Apart(AtomicU64::new(0));
+impl Readers {
+    /// As many are kept without a look.
+    const FEW: usize = 8;
 
-/// The number of a function that is submitted now, which may look at buffers that are none of its arguments.
-#[must_use]
-pub fn number_function() -> u64 {
-    FUNCTIONS.0.fetch_add(1, Ordering::AcqRel) + 1
-}
+    fn add(&mut self, reader: Use, garbage: &mut Garbage) {
+        if self.uses.len() >= self.crowded.max(Self::FEW) {
+            self.forget(garbage);
+        }
+        self.uses.push(reader);
+    }
 
-fn functions() -> u64 {
-    FUNCTIONS.0.load(Ordering::Acquire)
+    /// Forgets those that nobody needs to wait for.
+    fn forget(&mut self, garbage: &mut Garbage) {
+        let key = |reader: &Use| (reader.position.strand().id(), Reverse(reader.position.n()));
+        self.uses.sort_unstable_by_key(key);
+        let mut last = None;
+        let needless = |reader: &mut Use| {
+            // A later read of the same strand covers it, and no function looks in between.
+            let covered = last == Some((reader.position.strand().id(), 0));
+            last = Some((reader.position.strand().id(), reader.behind));
+            covered || reader.position.is_reached()
+        };
+        let forgotten = self.uses.extract_if(.., needless);
+        garbage.extend(forgotten.map(|reader| reader.position));
+        self.crowded = 2 * self.uses.len();
+    }
+
+    fn take(&mut self) -> Vec<Use> {
+        self.crowded = 0;
+        std::mem::take(&mut self.uses)
+    }
 }
 
 impl Order {
-    /// Readers that are kept without a look.
-    const FEW: usize = 8;
-
     pub(crate) fn new(nbytes: usize) -> Self {
         Self {
-            crowded: Self::FEW,
             written: nbytes == 0,
             ..Self::default()
         }
@@ -141,32 +177,44 @@ impl Order {
 
     /// What an operation of `strand` must come after. With no strand: what a thread must.
     fn ahead(&self, access: Access, strand: Option<&Arc<Strand>>, found: &mut Positions) {
-        let last = self.writers.back().map(|writer| &writer.position);
-        let readers = self.readers.iter().filter(|_| access.writes());
-        let own = |position: &Position| {
-            strand.is_some_and(|strand| Arc::ptr_eq(strand, position.strand()))
-        };
+        let last = self.writers.back();
+        let readers = self.readers.uses.iter().filter(|_| access.writes());
+        let own = |other: &Use| strand.is_some_and(|strand| other.is_of(strand));
         let ahead = last.into_iter().chain(readers);
         found.extend(
             ahead
-                .filter(|position| !own(position) && !position.is_reached())
-                .cloned(),
+                .filter(|other| !own(other) && !other.position.is_reached())
+                .map(|other| other.position.clone()),
         );
     }
 
     fn record(&mut self, access: Access, strand: &Arc<Strand>, n: u64, garbage: &mut Garbage) {
+        let behind = functions();
         if access.writes() {
-            garbage.extend(self.readers.drain(..));
-            self.crowded = Self::FEW;
-            self.write(strand, n, garbage);
+            self.overtake(behind, garbage);
+            self.write(behind, strand, n, garbage);
             self.written = true;
         } else {
-            self.read(strand, n, garbage);
+            self.read(behind, strand, n, garbage);
         }
     }
 
-    fn write(&mut self, strand: &Arc<Strand>, n: u64, garbage: &mut Garbage) {
-        let behind = functions();
+    /// A write comes after all reads, so nobody else has to; but for a function in between.
+    fn overtake(&mut self, behind: u64, garbage: &mut Garbage) {
+        if behind == 0 {
+            garbage.extend(self.readers.uses.drain(..).map(|reader| reader.position));
+            return;
+        }
+        for reader in self.readers.take() {
+            if reader.behind < behind && !reader.position.is_reached() {
+                self.overtaken.add(reader, garbage);
+            } else {
+                garbage.push(reader.position);
+            }
+        }
+    }
+
+    fn write(&mut self, behind: u64, strand: &Arc<Strand>, n: u64, garbage: &mut Garbage) {
         while let Some(first) = self
             .writers
             .pop_front_if(|first| first.position.is_reached())
@@ -174,58 +222,72 @@ impl Order {
             garbage.push(first.position);
         }
         match self.writers.back_mut() {
-            Some(last) if last.behind == behind => {
-                if Arc::ptr_eq(last.position.strand(), strand) {
-                    last.position.move_to(n);
-                } else {
-                    let position = Position::new(strand.clone(), n);
-                    garbage.push(std::mem::replace(&mut last.position, position));
-                }
+            Some(last) if behind == 0 && last.is_of(strand) => last.position.move_to(n),
+            Some(last) if behind == 0 => {
+                let position = Position::new(strand.clone(), n);
+                garbage.push(std::mem::replace(&mut last.position, position));
             }
-            _ => self.writers.push_back(Writer {
+            _ => self.writers.push_back(Use {
                 behind,
                 position: Position::new(strand.clone(), n),
             }),
         }
     }
 
-    fn read(&mut self, strand: &Arc<Strand>, n: u64, garbage: &mut Garbage) {
-        match self.readers.last_mut() {
-            Some(last) if Arc::ptr_eq(last.strand(), strand) => last.move_to(n),
+    fn read(&mut self, behind: u64, strand: &Arc<Strand>, n: u64, garbage: &mut Garbage) {
+        match self.readers.uses.last_mut() {
+            Some(last) if behind == 0 && last.is_of(strand) => last.position.move_to(n),
             _ => {
-                if self.readers.len() >= self.crowded {
-                    self.forget_readers(garbage);
-                }
-                self.readers.push(Position::new(strand.clone(), n));
+                let position = Position::new(strand.clone(), n);
+                self.readers.add(Use { behind, position }, garbage);
             }
         }
     }
 
-    /// Forgets the reads that nobody needs to wait for.
-    fn forget_readers(&mut self, garbage: &mut Garbage) {
-        let readers = &mut self.readers;
-        readers.sort_unstable_by_key(|reader| (reader.strand().id(), Reverse(reader.n())));
-        let mut last = None;
-        let covered = |reader: &mut Position| {
-            let same = last.replace(reader.strand().id()) == Some(reader.strand().id());
-            same || reader.is_reached()
-        };
-        garbage.extend(readers.extract_if(.., covered));
-        self.crowded = Self::FEW.max(2 * readers.len());
+    /// What an access inside a function comes after: what was submitted before the function, and
+    /// the function itself, which cannot be waited for.
+    ///
+    /// # Errors
+    /// If it may not be.
+    pub(crate) fn before(&self, function: u64, access: Access) -> Result<Positions, Error> {
+        self.check(access)?;
+        let before = |other: &&Use| other.behind < function || other.is_mine();
+        let last = self.writers.iter().rev().find(before);
+        let readers = self.readers(access).filter(before);
+        Ok(pending(last.into_iter().chain(readers)).collect())
     }
 
-    /// The last write before a function was submitted, if it is not reached.
-    fn last_before(&self, function: u64) -> Option<Position> {
-        let before = self
-            .writers
-            .partition_point(|writer| writer.behind < function);
-        let last = self.writers.get(before.checked_sub(1)?)?;
-        (!last.position.is_reached()).then(|| last.position.clone())
+    /// Whether something conflicts with an access that was submitted after a function.
+    fn has_behind(&self, function: u64, access: Access) -> bool {
+        let behind = |other: &&Use| other.behind >= function && !other.is_mine();
+        let last = self.writers.back().filter(behind);
+        let readers = self.readers(access).filter(behind);
+        pending(last.into_iter().chain(readers)).next().is_some()
     }
 
-    /// The last write.
-    pub(crate) fn last_write(&self) -> Option<Position> {
-        self.writers.back().map(|writer| writer.position.clone())
+    /// What may be at the bytes right now and conflicts with an access: what is next on its stream.
+    ///
+    /// # Errors
+    /// If the access may not be.
+    pub(crate) fn under_way(&self, access: Access) -> Result<Positions, Error> {
+        self.check(access)?;
+        let conflicting = || self.writers.iter().chain(self.readers(access));
+        if conflicting().any(Use::is_mine) {
+            return Err(still_in_use());
+        }
+        let all = || pending(conflicting());
+        let next: Positions = all().filter(Position::is_next).collect();
+        if next.is_empty() {
+            // What was noted before there was any function may stand for several operations.
+            return Ok(all().take(1).collect());
+        }
+        Ok(next)
+    }
+
+    /// The readers that conflict with an access.
+    fn readers(&self, access: Access) -> impl Iterator<Item = &Use> {
+        let all = self.overtaken.uses.iter().chain(&self.readers.uses);
+        all.filter(move |_| access.writes())
     }
 
     pub(crate) fn end_view(&mut self, writable: bool) {
@@ -327,25 +389,71 @@ fn admit_device(device: Device, storage: &Storage) -> Result<(), Error> {
     )))
 }
 
-/// Begins a view: nothing that conflicts is submitted from here on. What it must come after: nothing, if
-/// it is `direct`.
+/// The positions of these that the calling thread would have to wait for.
+fn pending<'a>(uses: impl Iterator<Item = &'a Use>) -> impl Iterator<Item = Position> {
+    uses.map(|other| &other.position)
+        .filter(|position| !position.is_reached() && !is_around(position))
+        .cloned()
+}
+
+/// Who asks for a view.
+#[derive(Clone, Copy)]
+pub(crate) enum Viewer {
+    /// A thread that is inside no function.
+    Host,
+    /// A function that has the buffer as an argument.
+    Argument,
+    /// The function of this number, which does not.
+    Aside(u64),
+}
+
+/// A view that has begun, as far as whoever submits is concerned: nothing that conflicts is submitted
+/// from here on.
+pub(crate) struct Begun {
+    /// What it must come after.
+    pub(crate) ahead: Positions,
+    /// It can only show a copy.
+    pub(crate) copies: bool,
+}
+
+/// Begins a view.
 pub(crate) fn begin_view(
     storage: &Storage,
     writable: bool,
-    direct: bool,
-) -> Result<Positions, Error> {
+    viewer: Viewer,
+) -> Result<Begun, Error> {
     let access = Access::of_view(writable);
-    let mut found = Positions::new();
+    let mut begun = Begun {
+        ahead: Positions::new(),
+        copies: false,
+    };
     let mut order = storage.order.lock();
-    if !direct {
-        order.check(access)?;
-        order.ahead(access, None, &mut found);
-        found.retain(|position| !is_around(position));
+    match viewer {
+        Viewer::Argument => {}
+        Viewer::Host => {
+            order.check(access)?;
+            order.ahead(access, None, &mut begun.ahead);
+            begun.ahead.retain(|position| !is_around(position));
+        }
+        Viewer::Aside(function) => {
+            begun.ahead = order.before(function, access)?;
+            begun.copies = order.has_behind(function, access);
+            if begun.copies && writable {
+                return Err(used_behind());
+            }
+        }
     }
     order.written |= writable;
     order.views += 1;
     order.writable_views += u32::from(writable);
-    Ok(found)
+    Ok(begun)
+}
+
+fn used_behind() -> Error {
+    Error::invalid_argument(
+        "work that was submitted after this function uses the buffer, so it cannot be viewed for \
+         writing here: pass the buffer to the function as an argument, or copy to it",
+    )
 }
 
 /// Whether it is the end of the default stream's operation that the calling thread is inside of. What
@@ -353,17 +461,4 @@ pub(crate) fn begin_view(
 fn is_around(position: &Position) -> bool {
     let strand = position.strand();
     strand.is_inline() && strand.inside() == Some(position.n())
-}
-
-/// The last write that was submitted before a function, if it is not reached.
-pub(crate) fn last_write_before(
-    storage: &Storage,
-    function: u64,
-) -> Result<Option<Position>, Error> {
-    storage.admit()?;
-    let order = storage.order.lock();
-    if !order.written {
-        return Err(never_written());
-    }
-    Ok(order.last_before(function))
 }

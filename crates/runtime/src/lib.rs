@@ -33,6 +33,7 @@
 //! A forked child that uses an inherited stream gets a device error at once. It can create its own.
 
 mod access;
+mod aside;
 mod buffer;
 mod cpu;
 mod device;

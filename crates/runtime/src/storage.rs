@@ -228,39 +228,33 @@ impl Storage {
     }
 
     pub(crate) fn end_view(&self, writable: bool) {
-        if self.is_inherited() {
-            return;
-        }
         let mut content = self.content.lock();
         content.views -= 1;
         content.writable_views -= u32::from(writable);
-        drop(content);
-        self.order.lock().end_view(writable);
     }
 
-    /// Calls `f` with where the bytes are, while nobody begins to write: `None` if somebody does.
-    pub(crate) fn peek<R>(&self, f: impl FnOnce(NonNull<u8>) -> R) -> Result<Option<R>, Missing> {
+    /// Calls `f` with where the bytes are, for a function that is at them aside of the order: `None` if
+    /// somebody is in the way, here or where `f` looks. For the function that has them as an argument
+    /// nobody is.
+    pub(crate) fn aside<R>(
+        &self,
+        access: Access,
+        f: impl FnOnce(NonNull<u8>) -> Result<Option<R>, Missing>,
+    ) -> Result<Option<R>, Missing> {
         let mut content = self.content.lock();
-        if content.writer || content.writable_views > 0 {
+        if content.is_held_here() {
+            return f(self.locate(&mut content, Access::Patch)?);
+        }
+        if content.is_in_the_way_of(access) {
             return Ok(None);
         }
-        if let Some(failure) = &content.failure {
-            return Err(Missing::Failed(failure.clone()));
-        }
-        let start = self.locate(&mut content, Access::Read)?;
-        Ok(Some(f(start)))
-    }
-
-    /// As [`peek`](Self::peek), for the operation that has it as an argument: it may write.
-    pub(crate) fn with_held<R>(&self, f: impl FnOnce(NonNull<u8>) -> R) -> Result<R, Missing> {
-        let mut content = self.content.lock();
-        if !content.is_held_here() {
-            return Err(Missing::Error(Error::invalid_argument(
-                "the buffer is no argument of the function that this is called in",
-            )));
-        }
-        let start = self.locate(&mut content, Access::Patch)?;
-        Ok(f(start))
+        content.look(access)?;
+        let done = f(self.locate(&mut content, access)?)?;
+        let overwritten = done.is_some() && access == Access::Overwrite;
+        let mended = overwritten.then(|| content.failure.take());
+        drop(content);
+        drop(mended);
+        Ok(done)
     }
 }
 
@@ -270,15 +264,15 @@ impl Content {
         self.holder.is_some_and(|(strand, n)| is_inside(strand, n))
     }
 
+    fn is_in_the_way_of(&self, access: Access) -> bool {
+        let others_write = self.writer || self.writable_views > 0;
+        others_write || (access.writes() && self.readers + self.views > 0)
+    }
+
     /// Whether an operation can be at the bytes.
     fn look(&self, access: Access) -> Result<(), Missing> {
-        let others_write = self.writer || self.writable_views > 0;
-        if others_write || (access.writes() && self.readers + self.views > 0) {
-            return Err(Missing::Error(Error::invalid_argument(
-                "the buffer is still in use: by a view that a function made of its argument and \
-                 kept, or by the work that this is part of. Let go of the view before the function \
-                 returns, or copy what it shows",
-            )));
+        if self.is_in_the_way_of(access) {
+            return Err(Missing::Error(still_in_use()));
         }
         match &self.failure {
             Some(failure) if access.needs_whole() => Err(Missing::Failed(failure.clone())),
@@ -317,6 +311,14 @@ pub(crate) fn never_written() -> Error {
     Error::invalid_argument(
         "nothing was written to this buffer, so there is nothing to read: fill it, copy to it, or \
          submit what writes it first",
+    )
+}
+
+pub(crate) fn still_in_use() -> Error {
+    Error::invalid_argument(
+        "the buffer is still in use: by a view that a function made of its argument and kept, or by \
+         the work that this is part of. Let go of the view before the function returns, or copy what \
+         it shows",
     )
 }
 
@@ -374,26 +376,14 @@ impl<'a> Held<'a> {
         Self { claims, starts }
     }
 
-    /// Inside the function that has all the claims as arguments: direct access.
-    pub(crate) fn inside(claims: &'a [Claim]) -> Result<ManuallyDrop<Self>, Missing> {
-        let locate = |claim: &Claim| claim.storage.with_held(|start| start);
-        let starts = claims.iter().map(locate).collect::<Result<_, _>>()?;
-        Ok(ManuallyDrop::new(Self { claims, starts }))
-    }
-
     /// Where the bytes of a claim are.
     pub(crate) fn start(&self, claim: usize) -> NonNull<u8> {
         self.starts[claim]
     }
 
-    /// Where the bytes of the first claim are, if there is any.
-    pub(crate) fn first(&self) -> Option<NonNull<u8>> {
-        self.starts.first().copied()
-    }
-
-    /// The number of the last claim.
-    pub(crate) fn last(&self) -> usize {
-        self.starts.len() - 1
+    /// Where the bytes of all the claims are.
+    pub(crate) fn starts(&self) -> &[NonNull<u8>] {
+        &self.starts
     }
 
     /// Ends the operation: what it should have written has failed if it did, and is whole if not.

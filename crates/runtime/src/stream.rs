@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use clika_executor::{AsyncWait, Host, Native, Operation, Reason, Site, Strand};
 
+use crate::aside;
 use crate::device::Device;
 use crate::error::Error;
 use crate::event::{Event, Stamp};
@@ -174,7 +175,8 @@ impl Stream {
         &self,
         work: impl FnOnce() -> R + Send + 'static,
     ) -> Result<(), Error> {
-        self.push(|| work().into_result(), Location::caller(), Host::new)
+        let work = aside::numbered(|| work().into_result());
+        self.push(work, Location::caller(), Host::new)
     }
 
     /// Submits a function that computes and does not block, and returns its future value.
@@ -202,6 +204,7 @@ impl Stream {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<Future<T>, Error> {
         let (value, work) = Value::of(work);
+        let work = aside::numbered(work);
         self.push_for(value, work, Location::caller(), Host::new)
     }
 

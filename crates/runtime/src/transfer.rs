@@ -15,6 +15,7 @@ use clika_executor::sync::Mutex;
 use clika_executor::{Failure, Fault, Point, Position, Reason, Site, Visitor};
 use smallvec::SmallVec;
 
+use crate::aside::{self, Aside};
 use crate::buffer::Buffer;
 use crate::error::Error;
 use crate::future::{Future, Value};
@@ -145,7 +146,7 @@ impl Stream {
         let value = Value::waiting();
         let (place, length) = (value.clone(), range.len());
         let work = move |held: &Held<'_>| {
-            let start = held.first().map(|start| {
+            let start = held.starts().first().map(|start| {
                 // SAFETY: the range lies within the buffer.
                 unsafe { start.byte_add(range.start) }
             });
@@ -161,6 +162,17 @@ impl Stream {
         } else {
             submit.call(OnWorker, value, work)
         }
+    }
+}
+
+impl Buffer {
+    /// All that it holds, for function number `function`, which is running.
+    pub(crate) fn to_vec_inside<T: Pod>(&self, function: u64) -> Result<Vec<T>, Error> {
+        let nbytes = self.nbytes();
+        // SAFETY: a function that is aside reads the bytes while nobody writes.
+        let copy = |start| unsafe { copied(Some(start), nbytes) };
+        aside::reach(self.claim(Access::Read), function, copy)
+            .unwrap_or_else(|missing| Err(missing.into_error()))
     }
 }
 
@@ -319,30 +331,34 @@ impl Transfer {
         storage::skip(&self.claims, why);
     }
 
-    /// Whether the caller is inside the function that has all its buffers as arguments, so that it is
-    /// [done there](Self::perform_inside), at once.
+    /// Whether the caller is inside the function that has all its buffers as arguments, and so has direct
+    /// access.
     #[must_use]
-    pub fn is_inside(&self) -> bool {
+    pub fn is_direct(&self) -> bool {
         let held = |claim: &Claim| claim.storage.is_held_here();
         !self.claims.is_empty() && self.claims.iter().all(held)
     }
 
-    /// Does it inside the function that has its buffers as arguments.
+    /// Begins it inside function number `function`, on no stream: what was submitted before the function
+    /// comes before it.
     ///
     /// # Errors
-    /// Why there are no bytes.
-    pub fn perform_inside(self) -> Result<(), Missing> {
-        if self.length > 0 {
-            self.deed.perform(&*Held::inside(&self.claims)?);
-        }
-        Ok(())
+    /// As for [`Stream::run`].
+    pub fn aside(self, function: u64) -> Result<TransferAside, Error> {
+        let asides = self.claims.into_iter();
+        let asides = asides.map(|claim| Aside::new(claim, function));
+        Ok(TransferAside {
+            asides: asides.collect::<Result<_, _>>()?,
+            length: self.length,
+            deed: self.deed,
+        })
     }
 
     fn into_work(self) -> (SmallVec<[Claim; 2]>, usize, impl Work) {
         let (deed, length) = (self.deed, self.length);
         let work = move |held: &Held<'_>| {
             if length > 0 {
-                deed.perform(held);
+                deed.perform(held.starts());
             }
             Ok(())
         };
@@ -350,51 +366,57 @@ impl Transfer {
     }
 }
 
-/// Copies a range out of a buffer, unless somebody writes to it right now, who is then to be waited
-/// for: the position of the last write.
-///
-/// # Errors
-/// Why there is nothing to copy.
-///
-/// # Safety
-/// As many bytes as the range has may be written from `target` on, by nobody else.
-pub unsafe fn peek(
-    buffer: &Buffer,
-    range: Range<usize>,
-    target: NonNull<u8>,
-) -> Result<Option<Position>, Missing> {
-    let storage = buffer.storage();
-    let range = within(buffer.nbytes(), range).map_err(Missing::Error)?;
-    let copied = storage.peek(|start| {
-        // SAFETY: nobody writes to the buffer meanwhile, and the range lies within; the target is
-        // the caller's.
-        unsafe {
-            let source = start.byte_add(range.start);
-            copy_nonoverlapping(source.as_ptr(), target.as_ptr(), range.len());
-        }
-    })?;
-    Ok(match copied {
-        Some(()) => None,
-        None => storage.order.lock().last_write(),
-    })
+/// A transfer inside a function.
+pub struct TransferAside {
+    asides: SmallVec<[Aside; 2]>,
+    length: usize,
+    deed: Deed,
+}
+
+impl TransferAside {
+    /// What is to be reached before the next attempt.
+    pub fn positions(&self) -> impl Iterator<Item = &Position> {
+        self.asides.iter().flat_map(Aside::positions)
+    }
+
+    /// Does it, unless somebody is in the way, who is to be waited for first: `false`.
+    ///
+    /// # Errors
+    /// Why there are no bytes.
+    pub fn attempt(&mut self) -> Result<bool, Missing> {
+        let (deed, length) = (&self.deed, self.length);
+        let perform = |starts: &[NonNull<u8>]| {
+            if length > 0 {
+                deed.perform(starts);
+            }
+        };
+        Ok(aside::attempt(&mut self.asides, perform)?.is_some())
+    }
+}
+
+impl std::fmt::Debug for TransferAside {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "TransferAside({} bytes)", self.length)
+    }
 }
 
 impl Deed {
-    fn perform(self, held: &Held<'_>) {
+    /// At the bytes of its claims, of which there are some, in their order.
+    fn perform(&self, starts: &[NonNull<u8>]) {
+        let (first, last) = (starts[0], starts[starts.len() - 1]);
         match self {
             // SAFETY: the operation is at the buffer and writes to it; the range lies within.
             Self::Fill(pattern, range) => unsafe {
-                pattern.write(held.start(0).byte_add(range.start), range.len());
+                pattern.write(first.byte_add(range.start), range.len());
             },
             // SAFETY: as above; what is staged is elsewhere, and as long.
             Self::In(staged, range) => unsafe {
-                let target = held.start(0).byte_add(range.start);
+                let target = first.byte_add(range.start);
                 copy_nonoverlapping(staged.start().as_ptr(), target.as_ptr(), range.len());
             },
             // SAFETY: the operation is at both buffers, and the ranges lie within; they are apart.
             Self::Between(from, to) => unsafe {
-                let source = held.start(0).byte_add(from.start);
-                let target = held.start(held.last()).byte_add(to.start);
+                let (source, target) = (first.byte_add(from.start), last.byte_add(to.start));
                 copy_nonoverlapping(source.as_ptr(), target.as_ptr(), from.len());
             },
             Self::Out(range, target) => {
@@ -403,7 +425,7 @@ impl Deed {
                     // SAFETY: the operation is at the buffer and reads it; the range lies within. The
                     // target is lent for as many bytes while this lock is held.
                     unsafe {
-                        let source = held.start(0).byte_add(range.start);
+                        let source = first.byte_add(range.start);
                         copy_nonoverlapping(source.as_ptr(), target.as_ptr(), range.len());
                     }
                 }

@@ -2,7 +2,7 @@
 //!
 //! A view is told to whoever submits before it waits, so nothing that conflicts is submitted from
 //! then on; then it waits for what was. So it needs no place on a timeline, and lives as long as it
-//! likes.
+//! likes. What a view inside a function may show is told in [`aside`](crate::aside).
 #![allow(
     unsafe_code,
     reason = "makes slices of the memory behind buffers; each block states its reason"
@@ -11,16 +11,19 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
-use std::ptr::NonNull;
+use std::ptr::{NonNull, copy_nonoverlapping};
 use std::slice;
 use std::sync::Arc;
 
 use bytemuck::Pod;
 use clika_executor::Position;
 
+use crate::aside::{self, Aside, current_function};
 use crate::buffer::Buffer;
 use crate::error::Error;
-use crate::hazard::{self, Positions};
+use crate::hazard::{self, Access, Positions, Viewer};
+use crate::pool::Block;
+use crate::runtime::runtime;
 use crate::storage::{Missing, Storage};
 use crate::wait;
 
@@ -73,7 +76,7 @@ impl Buffer {
         Ok(ViewMut(RawView::new(self, true)?, PhantomData))
     }
 
-    fn check_elements<T>(&self) -> Result<(), Error> {
+    pub(crate) fn check_elements<T>(&self) -> Result<(), Error> {
         const { assert!(align_of::<T>() <= crate::pool::ALIGNMENT) };
         self.storage().check_elements(size_of::<T>().max(1))
     }
@@ -119,10 +122,14 @@ impl<T> fmt::Debug for ViewMut<T> {
 
 /// A view that was asked for, and what it waits for. Dropping it takes the wish back.
 pub struct ViewRequest {
-    storage: Option<Arc<Storage>>,
+    storage: Arc<Storage>,
     writable: bool,
-    direct: bool,
+    viewer: Viewer,
+    /// What it can only show a copy of, and where that goes.
+    copy: Option<([Aside; 1], Block)>,
     positions: Positions,
+    /// Whether it has become a view.
+    done: bool,
 }
 
 impl ViewRequest {
@@ -132,55 +139,81 @@ impl ViewRequest {
     /// # Errors
     /// As for [`Buffer::view`], but for failures and deadlocks.
     pub fn new(buffer: &Buffer, writable: bool) -> Result<Self, Error> {
-        Self::ask(buffer, writable, buffer.storage().is_held_here())
+        if buffer.storage().is_held_here() {
+            return Self::ask(buffer, writable, Viewer::Argument);
+        }
+        Self::of_stranger(buffer, writable)
     }
 
-    fn ask(buffer: &Buffer, writable: bool, direct: bool) -> Result<Self, Error> {
+    /// Not as the function that has the buffer as an argument.
+    fn of_stranger(buffer: &Buffer, writable: bool) -> Result<Self, Error> {
+        let viewer = current_function().map_or(Viewer::Host, Viewer::Aside);
+        Self::ask(buffer, writable, viewer)
+    }
+
+    fn ask(buffer: &Buffer, writable: bool, viewer: Viewer) -> Result<Self, Error> {
         let storage = buffer.storage().clone();
         storage.admit()?;
-        let positions = hazard::begin_view(&storage, writable, direct)?;
-        Ok(Self {
-            storage: Some(storage),
+        let begun = hazard::begin_view(&storage, writable, viewer)?;
+        let mut request = Self {
+            storage,
             writable,
-            direct,
-            positions,
-        })
+            viewer,
+            copy: None,
+            positions: begun.ahead,
+            done: false,
+        };
+        if let (Viewer::Aside(function), true) = (viewer, begun.copies) {
+            let aside = Aside::new(buffer.claim(Access::Read), function)?;
+            let block = runtime()?.pool.allocate(buffer.nbytes().max(1))?;
+            request.copy = Some(([aside], block));
+        }
+        Ok(request)
     }
 
-    /// What is to be reached before [`finish`](Self::finish).
+    /// What is to be reached before the next attempt.
     #[must_use]
     pub fn positions(&self) -> &[Position] {
         &self.positions
     }
 
-    /// The view.
+    /// The view, unless somebody is in the way, who is to be waited for first.
     ///
     /// # Errors
     /// Why there are no bytes to look at.
-    pub fn finish(mut self) -> Result<RawView, Missing> {
-        let Some(storage) = self.storage.take() else {
-            unreachable!("taken here only");
-        };
-        match storage.begin_view(self.writable, self.direct) {
-            Ok(start) => Ok(RawView {
-                storage,
-                start,
-                writable: self.writable,
-            }),
-            Err(missing) => {
-                self.storage = Some(storage);
-                Err(missing)
+    pub fn attempt(&mut self) -> Result<Option<RawView>, Missing> {
+        let start = match &mut self.copy {
+            None => {
+                let direct = matches!(self.viewer, Viewer::Argument);
+                self.storage.begin_view(self.writable, direct)?
             }
-        }
+            Some((aside, block)) => {
+                let (target, nbytes) = (block.start(), self.storage.nbytes());
+                let copied = aside::attempt(aside, |starts| {
+                    // SAFETY: nobody writes to the bytes meanwhile; the block is new, and as long.
+                    unsafe { copy_nonoverlapping(starts[0].as_ptr(), target.as_ptr(), nbytes) };
+                })?;
+                if copied.is_none() {
+                    self.positions = aside[0].positions().into();
+                    return Ok(None);
+                }
+                target
+            }
+        };
+        self.done = true;
+        Ok(Some(RawView {
+            storage: self.storage.clone(),
+            start,
+            writable: self.writable,
+            copy: self.copy.take().map(|(_, block)| block),
+        }))
     }
 }
 
 impl Drop for ViewRequest {
     fn drop(&mut self) {
-        if let Some(storage) = self.storage.take()
-            && !storage.is_inherited()
-        {
-            storage.order.lock().end_view(self.writable);
+        if !self.done && !self.storage.is_inherited() {
+            self.storage.order.lock().end_view(self.writable);
         }
     }
 }
@@ -197,6 +230,8 @@ pub struct RawView {
     storage: Arc<Storage>,
     start: NonNull<u8>,
     writable: bool,
+    /// If the bytes are a copy: whoever runs knows nothing of the view then.
+    copy: Option<Block>,
 }
 
 // SAFETY: it gives out an address and no access, and belongs to no thread.
@@ -207,11 +242,15 @@ unsafe impl Sync for RawView {}
 impl RawView {
     /// A view that slices are made of, so never a direct one: no two of those are at the same bytes.
     fn new(buffer: &Buffer, writable: bool) -> Result<Self, Error> {
-        let request = ViewRequest::ask(buffer, writable, false)?;
-        for position in request.positions() {
-            wait::reach(position, None)?;
+        let mut request = ViewRequest::of_stranger(buffer, writable)?;
+        loop {
+            for position in request.positions() {
+                wait::reach(position, None)?;
+            }
+            if let Some(view) = request.attempt().map_err(Missing::into_error)? {
+                return Ok(view);
+            }
         }
-        request.finish().map_err(|missing| missing.into_error())
     }
 
     /// The first byte.
@@ -239,7 +278,13 @@ impl fmt::Debug for RawView {
 
 impl Drop for RawView {
     fn drop(&mut self) {
-        self.storage.end_view(self.writable);
+        if self.storage.is_inherited() {
+            return;
+        }
+        if self.copy.is_none() {
+            self.storage.end_view(self.writable);
+        }
+        self.storage.order.lock().end_view(self.writable);
     }
 }
 

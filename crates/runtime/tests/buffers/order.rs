@@ -395,7 +395,7 @@ fn promise_6_buffers_that_pending_work_uses_live_until_it_ran() {
         until(|| live_bytes() == 0);
         assert_eq!(
             ran.load(Ordering::SeqCst),
-            data.iter().map(|byte| u64::from(*byte)).sum()
+            data.iter().map(|byte| u64::from(*byte)).sum::<u64>()
         );
     });
 }
@@ -589,9 +589,9 @@ mod direct {
             let buffer = holding(&[1; 8]);
             inside(&buffer, |buffer| {
                 let views = [true, true, false].map(|writable| {
-                    let request = ViewRequest::new(buffer, writable).unwrap();
+                    let mut request = ViewRequest::new(buffer, writable).unwrap();
                     assert!(request.positions().is_empty());
-                    request.finish().ok().unwrap()
+                    request.attempt().ok().flatten().unwrap()
                 });
                 assert!(views.iter().all(|view| view.start() == views[0].start()));
                 // Slices of the same bytes would alias.
@@ -615,7 +615,8 @@ mod direct {
                     let strand = foreign::strand(&stream);
                     let n = strand.inside().unwrap();
                     assert!(Arguments::new([&buffer]).begin(strand, n).is_err());
-                    assert!(!foreign::holds(&buffer));
+                    let fill = Transfer::fill(&buffer, 0..1, &[0]).unwrap();
+                    assert!(!fill.is_direct());
                 }
             };
             stream.submit(work).unwrap();
@@ -629,10 +630,11 @@ mod direct {
             let buffer = holding(&[1; 8]);
             inside(&buffer, |buffer| {
                 let nothing = Transfer::fill(buffer, 3..3, &[0]).unwrap();
-                assert!(!nothing.is_inside());
-                assert!(nothing.perform_inside().is_ok());
+                assert!(!nothing.is_direct());
+                assert!(matches!(nothing.aside(1).unwrap().attempt(), Ok(true)));
                 let all = Transfer::fill(buffer, 0..8, &[2]).unwrap();
-                assert!(all.is_inside() && all.perform_inside().is_ok());
+                assert!(all.is_direct());
+                assert!(matches!(all.aside(1).unwrap().attempt(), Ok(true)));
             });
             assert_eq!(buffer.to_vec::<u8>().unwrap(), [2; 8]);
         });
@@ -650,5 +652,206 @@ mod direct {
             })
             .unwrap();
         stream.synchronize().unwrap();
+    }
+}
+
+/// Functions at buffers that they were not given.
+mod aside {
+    use std::sync::mpsc;
+
+    use clika_runtime::foreign::{Missing, number_function};
+    use clika_runtime::foreign::{Transfer, current_function, enter_function, leave_function};
+
+    use super::*;
+
+    /// What `body` returns as a function of the host lane, which runs once `behind` has submitted what
+    /// comes after it.
+    fn with_later_work<T: Send + 'static>(
+        stream: &Stream,
+        body: impl FnOnce() -> T + Send + 'static,
+        behind: impl FnOnce(),
+    ) -> T {
+        let gate = Gate::on(stream);
+        let future = stream.call_host(body).unwrap();
+        behind();
+        gate.open();
+        future.wait().unwrap()
+    }
+
+    /// Makes `other` wait for all that was submitted to `stream`, and then write to `buffer`.
+    fn write_behind(stream: &Stream, other: &Stream, buffer: &Buffer) {
+        other.wait_stream(stream).unwrap();
+        other.fill(buffer, 0..8, 9_u8).unwrap();
+    }
+
+    #[test]
+    fn promise_4_a_function_sees_what_was_before_it_and_waits_for_nothing_behind_it() {
+        let _watchdog = watch();
+        let (stream, other, buffer) = (stream(), stream(), holding(&[1; 8]));
+        let inner = buffer.clone();
+        let body = move || {
+            let view = inner.view::<u8>().unwrap();
+            let copy = inner.to_vec::<u16>().unwrap();
+            // Not even while the view is there, which is a copy: the later write goes its way.
+            (view.to_vec(), copy)
+        };
+        let seen = with_later_work(&stream, body, || write_behind(&stream, &other, &buffer));
+        assert_eq!(seen, (vec![1; 8], vec![0x0101; 4]));
+        assert_eq!(buffer.to_vec::<u8>().unwrap(), [9; 8]);
+    }
+
+    #[test]
+    fn promise_4_a_view_of_what_is_written_behind_is_a_copy_that_still_refuses_writes() {
+        let _watchdog = watch();
+        let (stream, other, buffer) = (stream(), stream(), holding(&[1; 8]));
+        let inner = buffer.clone();
+        let body = move || {
+            assert!(inner.view_mut::<u8>().unwrap_err().is_invalid_argument());
+            inner.view::<u8>().unwrap()
+        };
+        let view = with_later_work(&stream, body, || write_behind(&stream, &other, &buffer));
+        assert_eq!(buffer.to_vec::<u8>().unwrap(), [9; 8]);
+        assert_eq!(*view, [1; 8]);
+        let refused = other.fill(&buffer, 0..8, 2_u8).unwrap_err();
+        assert!(refused.is_invalid_argument());
+        drop(view);
+        other.fill(&buffer, 0..8, 2_u8).unwrap();
+        assert_eq!(buffer.to_vec::<u8>().unwrap(), [2; 8]);
+    }
+
+    #[test]
+    fn promise_4_a_function_with_nothing_behind_it_views_the_bytes_themselves() {
+        let _watchdog = watch();
+        let (stream, buffer) = (stream(), holding(&[1; 8]));
+        let inner = buffer.clone();
+        let change = move || inner.view_mut::<u8>().unwrap().fill(3);
+        stream.submit_host(change).unwrap();
+        stream.synchronize().unwrap();
+        assert_eq!(*buffer.view::<u8>().unwrap(), [3; 8]);
+    }
+
+    #[test]
+    fn promise_4_a_function_waits_for_a_read_before_it_that_a_later_write_has_overtaken() {
+        let _watchdog = watch();
+        let (stream, reader, writer) = (stream(), stream(), stream());
+        let buffer = holding(&[1; 8]);
+        let gate = Gate::begun_on(&reader);
+        let read = reader.copy_out::<u8>(&buffer, 0..8).unwrap();
+        let inner = buffer.clone();
+        let number = number_function();
+        writer.fill(&buffer, 0..8, 9_u8).unwrap();
+        // As the function that got its number between the read and the write.
+        let before = enter_function(number);
+        assert_eq!(current_function(), Some(number));
+        let fill = Transfer::fill(&inner, 0..8, &[2]).unwrap();
+        let mut aside = fill.aside(number).unwrap();
+        leave_function(before);
+        let awaited: Vec<_> = aside.positions().cloned().collect();
+        assert_eq!(awaited.len(), 1);
+        gate.open();
+        assert_eq!(read.wait().unwrap(), [1; 8]);
+        writer.synchronize().unwrap();
+        assert!(awaited[0].is_reached() && matches!(aside.attempt(), Ok(true)));
+        assert_eq!(buffer.to_vec::<u8>().unwrap(), [2; 8]);
+        stream.synchronize().unwrap();
+    }
+
+    #[test]
+    fn promise_4_a_function_waits_for_who_is_at_the_bytes() {
+        let _watchdog = watch();
+        let (stream, buffer) = (stream(), holding(&[1; 8]));
+        let number = number_function();
+        let ((begin, begun), (open, opened)) = (mpsc::channel(), mpsc::channel::<()>());
+        let work = move |bytes: &mut [u8]| {
+            begin.send(()).unwrap();
+            let _ = opened.recv();
+            bytes.fill(2);
+        };
+        stream.run_host(buffer.update::<u8>(), work).unwrap();
+        begun.recv().unwrap();
+        // Nothing was before the function, and the writer has begun.
+        let mut aside = Transfer::fill(&buffer, 0..4, &[3])
+            .unwrap()
+            .aside(number)
+            .unwrap();
+        assert_eq!(aside.positions().count(), 0);
+        assert!(matches!(aside.attempt(), Ok(false)));
+        assert_eq!(aside.positions().count(), 1);
+        drop(open);
+        stream.synchronize().unwrap();
+        assert!(matches!(aside.attempt(), Ok(true)));
+        assert_eq!(buffer.to_vec::<u8>().unwrap(), [3, 3, 3, 3, 2, 2, 2, 2]);
+    }
+
+    #[test]
+    fn promise_7_a_function_meets_failed_data_and_mends_it_by_overwriting_all() {
+        let _watchdog = watch();
+        let (stream, buffer) = (stream(), holding(&[1; 8]));
+        let fail = |_: &mut [u8]| Err::<(), _>(std::io::Error::other("lost"));
+        stream.run(buffer.update::<u8>(), fail).unwrap();
+        stream.synchronize().unwrap_err();
+        let number = number_function();
+        let attempt = |range| {
+            let fill = Transfer::fill(&buffer, range, &[3]).unwrap();
+            fill.aside(number).unwrap().attempt()
+        };
+        assert!(matches!(attempt(0..4), Err(Missing::Failed(_))));
+        assert!(matches!(attempt(0..8), Ok(true)));
+        assert_eq!(buffer.to_vec::<u8>().unwrap(), [3; 8]);
+    }
+
+    #[test]
+    fn promise_4_copies_in_both_directions_at_once_do_not_lock_each_other_out() {
+        let _watchdog = watch();
+        let (a, b) = (holding(&[1; 8]), holding(&[2; 8]));
+        std::thread::scope(|scope| {
+            for (from, to) in [(&a, &b), (&b, &a)] {
+                scope.spawn(move || {
+                    for _ in 0..10_000 {
+                        let copy = Transfer::copy(from, 0, to, 0, 8).unwrap();
+                        assert!(matches!(copy.aside(1).unwrap().attempt(), Ok(true)));
+                    }
+                });
+            }
+        });
+        assert_eq!(a.to_vec::<u8>().unwrap(), b.to_vec::<u8>().unwrap());
+    }
+
+    #[test]
+    fn promise_9_a_function_that_is_at_the_bytes_itself_is_told() {
+        let _watchdog = watch();
+        alone(AS_IT_IS, || {
+            let (stream, buffer) = (stream(), holding(&[1; 8]));
+            let inner = buffer.clone();
+            let nested = stream.call_host(move || {
+                let same = inner.clone();
+                let work = move |_: &mut [u8]| same.to_vec::<u8>().map(drop);
+                default_stream().run(inner.update::<u8>(), work)
+            });
+            let error = nested.unwrap().wait().unwrap().unwrap_err();
+            assert!(error.to_string().contains("still in use"), "{error}");
+            assert!(buffer.to_vec::<u8>().is_err());
+        });
+    }
+
+    #[test]
+    fn promise_17_a_function_cannot_read_what_nothing_writes_but_can_write_it() {
+        let _watchdog = watch();
+        let (stream, buffer) = (stream(), fresh(8));
+        let inner = buffer.clone();
+        let errors = stream.call_host(move || {
+            [
+                inner.to_vec::<u8>().unwrap_err(),
+                inner.view::<u8>().unwrap_err(),
+            ]
+        });
+        let errors = errors.unwrap().wait().unwrap();
+        assert!(errors.iter().all(clika_runtime::Error::is_invalid_argument));
+        let fill = Transfer::fill(&buffer, 0..4, &[3]).unwrap();
+        assert!(matches!(
+            fill.aside(number_function()).unwrap().attempt(),
+            Ok(true)
+        ));
+        assert_eq!(buffer.to_vec::<u8>().unwrap()[..4], [3; 4]);
     }
 }
