@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import threading
 import traceback
 import weakref
@@ -704,6 +705,65 @@ def test_the_exception_goes_when_the_data_is_mended(stream: Stream) -> None:
     assert seen() is not None
     buffer.fill(0)
     wait_until(lambda: gc.collect() >= 0 and seen() is None)
+
+
+# --- the line that submitted it ---------------------------------------------------------------------------
+
+TRANSFERS: Final[dict[str, Callable[[Buffer], object]]] = {
+    "fill": lambda buffer: buffer.fill(0, nbytes=1),
+    "copy_from": lambda buffer: buffer.copy_from(b"x"),
+    "copy_from a buffer": lambda buffer: buffer.copy_from(Buffer.from_data(b"x")),
+    "copy_to": lambda buffer: Buffer.from_data(b"x").copy_to(buffer),
+}
+
+
+@pytest.mark.parametrize("transfer", TRANSFERS)
+def test_the_note_of_a_transfer_names_its_stream_and_line(
+    device: Device, stream: Stream, transfer: str
+) -> None:
+    code = TRANSFERS[transfer].__code__
+    with stream:
+        TRANSFERS[transfer](Buffer.empty(TOO_MUCH, device))
+    failure = raised_by(finish, stream)
+    assert isinstance(failure, OutOfMemoryError)
+    [note] = notes(failure)
+    assert f"stream '{stream.name}'" in note
+    assert note.endswith(f"{code.co_filename}:{code.co_firstlineno}")
+
+
+@pytest.mark.parametrize("transfer", TRANSFERS)
+def test_so_does_that_of_one_on_the_default_stream(
+    device: Device, default: Stream, transfer: str
+) -> None:
+    code = TRANSFERS[transfer].__code__
+    failure = raised_by(TRANSFERS[transfer], Buffer.empty(TOO_MUCH, device))
+    assert isinstance(failure, OutOfMemoryError)
+    [note] = notes(failure)
+    assert note.endswith(f"{code.co_filename}:{code.co_firstlineno}")
+
+
+def test_the_note_of_an_executors_work_names_the_callers_line(stream: Stream, error: Boom) -> None:
+    with stream.as_executor() as executor:
+        future = executor.submit(fail, error)
+        line = fail_line()
+    assert future.exception(WATCHDOG) is error
+    assert notes(error)[-1].endswith(f"{__file__}:{line - 1}")
+
+
+def fail_line() -> int:
+    return sys._getframe(1).f_lineno
+
+
+def test_lines_of_code_that_comes_and_goes_are_told_apart(stream: Stream) -> None:
+    """Code objects at the same address, and more of them than are remembered."""
+    for i in range(3000):
+        error = Boom()
+        namespace = {"stream": stream, "fail": fail, "error": error}
+        source = "\n" * (i % 7) + "future = stream.submit(fail, error)"
+        exec(compile(source, f"<cell {i}>", "exec"), namespace)  # noqa: S102
+        future: Any = namespace["future"]
+        assert future.exception(WATCHDOG) is error
+        assert notes(error)[-1].endswith(f"<cell {i}>:{i % 7 + 1}")
 
 
 # --- many at once -----------------------------------------------------------------------------------------

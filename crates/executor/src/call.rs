@@ -1,6 +1,8 @@
 //! Rust functions as operations.
 
-use crate::failure::{Fault, Reason, Site, contain};
+use std::panic::Location;
+
+use crate::failure::{Fault, Reason, contain};
 use crate::operation::{Kind, Operation};
 
 /// A function for a native worker, which it must not block.
@@ -14,19 +16,19 @@ pub struct Mark<F>(F);
 
 struct Call<F> {
     function: F,
-    site: Site,
+    site: Option<&'static Location<'static>>,
 }
 
 impl<F: FnOnce() -> Result<(), Reason> + Send + 'static> Native<F> {
     /// `function`, submitted at `site`. An error or a panic fails the strand.
-    pub fn new(function: F, site: Site) -> Self {
+    pub fn new(function: F, site: Option<&'static Location<'static>>) -> Self {
         Self(Call { function, site })
     }
 }
 
 impl<F: FnOnce() -> Result<(), Reason> + Send + 'static> Host<F> {
     /// `function`, submitted at `site`. An error or a panic fails the strand.
-    pub fn new(function: F, site: Site) -> Self {
+    pub fn new(function: F, site: Option<&'static Location<'static>>) -> Self {
         Self(Call { function, site })
     }
 }

@@ -17,8 +17,50 @@ use std::sync::{Arc, Weak};
 
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 
-/// The line that submitted an operation, where the submitter is Rust code.
-pub type Site = Option<&'static Location<'static>>;
+/// The line that submitted an operation.
+#[derive(Clone, Debug, Default)]
+pub enum Site {
+    /// It is not known.
+    #[default]
+    Unknown,
+    /// A line of Rust.
+    Rust(&'static Location<'static>),
+    /// A line of another language.
+    Foreign(Arc<Line>),
+}
+
+/// A line of source code.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Line {
+    /// The file, as its language names it.
+    pub file: String,
+    /// The number of the line, from 1.
+    pub line: u32,
+}
+
+impl From<Option<&'static Location<'static>>> for Site {
+    fn from(location: Option<&'static Location<'static>>) -> Self {
+        location.map_or(Self::Unknown, Self::Rust)
+    }
+}
+
+impl From<&'static Location<'static>> for Site {
+    fn from(location: &'static Location<'static>) -> Self {
+        Self::Rust(location)
+    }
+}
+
+impl Site {
+    /// The file and the number of the line.
+    #[must_use]
+    pub fn line(&self) -> Option<(&str, u32)> {
+        match self {
+            Self::Unknown => None,
+            Self::Rust(location) => Some((location.file(), location.line())),
+            Self::Foreign(line) => Some((&line.file, line.line)),
+        }
+    }
+}
 
 /// Why an operation did not do its work.
 pub enum Reason {
@@ -102,9 +144,9 @@ type Heir = Box<dyn FnOnce(&Arc<Failure>) + Send>;
 impl Fault {
     /// An operation that was submitted at `site` failed for this reason.
     #[must_use]
-    pub fn new(reason: Reason, site: Site) -> Self {
+    pub fn new(reason: Reason, site: impl Into<Site>) -> Self {
         Self {
-            cause: Cause::Own(reason, site),
+            cause: Cause::Own(reason, site.into()),
             heir: None,
         }
     }
@@ -115,7 +157,10 @@ impl Fault {
     /// # Errors
     /// The fault.
     #[inline]
-    pub fn catch(site: Site, work: impl FnOnce() -> Result<(), Reason>) -> Result<(), Self> {
+    pub fn catch(
+        site: impl Into<Site>,
+        work: impl FnOnce() -> Result<(), Reason>,
+    ) -> Result<(), Self> {
         catch_unwind(AssertUnwindSafe(work))
             .unwrap_or_else(|payload| Err(Reason::from_panic(payload)))
             .map_err(|reason| Self::new(reason, site))
@@ -182,8 +227,8 @@ impl fmt::Display for Origin {
             "operation {} of stream '{}'",
             self.operation, self.strand
         )?;
-        match self.site {
-            Some(site) => write!(f, ", submitted at {}:{}", site.file(), site.line()),
+        match self.site.line() {
+            Some((file, line)) => write!(f, ", submitted at {file}:{line}"),
             None => Ok(()),
         }
     }

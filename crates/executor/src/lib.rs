@@ -71,7 +71,7 @@ mod tests;
 
 pub use call::{Host, Mark, Native};
 pub use executor::{Config, Executor, Refused, Reporter};
-pub use failure::{Epoch, Failure, Fault, Origin, Reason, Site};
+pub use failure::{Epoch, Failure, Fault, Line, Origin, Reason, Site};
 pub use foreign::{ForeignThread, Next};
 pub use frames::is_inside;
 pub use lane::Recruiter;

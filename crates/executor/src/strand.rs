@@ -934,7 +934,7 @@ impl Turn {
                 _ => {}
             }
             let failure = head.epoch.failure_at(n).unwrap_or_else(|| {
-                let failure = Failure::new(Reason::ShutDown, strand.origin(n, None));
+                let failure = Failure::new(Reason::ShutDown, strand.origin(n, Site::Unknown));
                 head.epoch.fail(n, failure.clone());
                 failure
             });

@@ -23,6 +23,7 @@ use crate::device::Device;
 use crate::exceptions::{failed, invalid_argument, out_of_memory, raised, skipped};
 use crate::failure::exception_of;
 use crate::gate::detached;
+use crate::site;
 use crate::stream::{Stream, device_of};
 use crate::wait::{reach_all, reach_in_time, reach_position, take_turn};
 
@@ -683,7 +684,7 @@ fn submit(
         How::Inside(function) => run_inside(py, function, transfer),
         How::Here => run_here(py, stream, transfer),
         How::There => transfer
-            .submit(stream, None)
+            .submit(stream, site::of_caller(py))
             .map_err(|error| raised(py, &error)),
     }
 }
@@ -731,11 +732,13 @@ fn run_here(py: Python<'_>, stream: &clika_runtime::Stream, transfer: Transfer) 
     let strand = foreign::strand(stream);
     if let Some(n) = strand.inside() {
         reach_all(py, || transfer.enter_within(stream, n))?;
-        let Err(fault) = detached(py, || transfer.perform()) else {
+        let site = site::of_caller(py);
+        let Err(fault) = detached(py, || transfer.perform(site)) else {
             return Ok(());
         };
         return Err(failed(py, &strand.fail_within(n, fault)));
     }
+    let site = site::of_caller(py);
     let visitor = transfer.enter(stream).map_err(|error| raised(py, &error))?;
     take_turn(py, &visitor)?;
     let point = visitor.point().clone();
@@ -746,7 +749,7 @@ fn run_here(py: Python<'_>, stream: &clika_runtime::Stream, transfer: Transfer) 
             return Err(skipped(py, "a copy", &failure));
         }
     };
-    let failure = detached(py, || transfer.perform())
+    let failure = detached(py, || transfer.perform(site))
         .err()
         .map(|fault| strand.fail_within(point.n(), fault));
     inside.finish(Ok(()));
@@ -786,7 +789,8 @@ unsafe fn read(
 
 /// Runs a transfer on a created stream, and waits for that.
 fn run_there(py: Python<'_>, stream: &clika_runtime::Stream, transfer: Transfer) -> PyResult<()> {
-    let point = transfer.push(stream).map_err(|error| raised(py, &error))?;
+    let pushed = transfer.push(stream, site::of_caller(py));
+    let point = pushed.map_err(|error| raised(py, &error))?;
     reach_in_time(py, &point, None)?;
     settle(py, &point)
 }

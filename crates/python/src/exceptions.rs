@@ -5,13 +5,14 @@ use std::sync::Arc;
 use clika_runtime::Error;
 use clika_runtime::foreign::{self, Failure, Reason};
 use pyo3::exceptions::{
-    PyException, PyMemoryError, PyNotImplementedError, PyRuntimeError, PyTimeoutError, PyValueError,
+    PyBaseException, PyException, PyMemoryError, PyNotImplementedError, PyRuntimeError,
+    PyTimeoutError, PyValueError,
 };
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
-use crate::failure::exception_of;
+use crate::failure::{annotate, exception_of};
 
 /// One class per kind of error; each also derives from the built-in that a user would catch.
 pub(crate) struct Exceptions {
@@ -194,7 +195,14 @@ pub(crate) fn failed(py: Python<'_>, failure: &Arc<Failure>) -> PyErr {
         Ok(classes) if matches!(failure.reason, Reason::ShutDown) => {
             exception(py, &classes.cancelled, failure.to_string())
         }
-        Ok(_) => raised(py, &foreign::failed(failure)),
+        Ok(_) => {
+            let error = raised(py, &foreign::failed(failure));
+            if let Ok(value) = error.value(py).cast::<PyBaseException>() {
+                // Where even that fails, the message tells the same.
+                let _ = annotate(value, &failure.origin.to_string());
+            }
+            error
+        }
         Err(broken) => broken,
     }
 }

@@ -1,6 +1,6 @@
 //! Failures of Python functions: the exception, and the note that says where it came from.
 
-use clika_runtime::foreign::{Failure, Fault, Reason};
+use clika_runtime::foreign::{Failure, Fault, Reason, Site};
 use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTraceback};
@@ -11,9 +11,9 @@ struct Raised(Py<PyBaseException>);
 /// The note's first word, by which it is known.
 const NOTE: &str = "clika_runtime: ";
 
-/// The fault for an exception.
-pub(crate) fn fault(exception: &Bound<'_, PyBaseException>) -> Fault {
-    Fault::new(reason(exception), None)
+/// The fault for an exception of an operation that was submitted at `site`.
+pub(crate) fn fault(exception: &Bound<'_, PyBaseException>, site: &Site) -> Fault {
+    Fault::new(reason(exception), site.clone())
 }
 
 /// The reason that an exception is.

@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use clika_runtime::foreign::{self, Arguments, Failure, Fault, Reason};
+use clika_runtime::foreign::{self, Arguments, Failure, Fault, Reason, Site};
 use pyo3::exceptions::{PyBaseException, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -23,7 +23,7 @@ use crate::failure::{self, annotate, exception_of, fault, let_go_of_locals};
 use crate::function::Uses;
 use crate::guarded::Guarded;
 use crate::host;
-use crate::site::Site;
+use crate::site;
 use crate::stream::Stream;
 use crate::wait::{deadline, reach_unless, refuse_deadlock};
 
@@ -210,7 +210,7 @@ impl FutureBase {
                 if this.state.with(py, |state| state.uses.is_some()) {
                     let_go_of_locals(&exception);
                 }
-                let fault = (!this.isolated).then(|| fault(&exception));
+                let fault = (!this.isolated).then(|| fault(&exception, &this.site));
                 (None, Some(exception.unbind()), fault)
             }
             Outcome::Skipped(failure) => {
@@ -262,7 +262,7 @@ impl FutureBase {
         };
         let (strand, n) = (foreign::strand(&self.stream.get().0), self.number());
         let begun = arguments
-            .begin(strand, n)
+            .begin(strand, n, self.site.clone())
             .map_err(|fault| strand.failure_of(n, fault))?;
         let begun = Some(Box::new(Uses::Begun(begun)));
         self.state.with(py, |state| state.uses = begun);
@@ -279,7 +279,7 @@ impl FutureBase {
         let Some(Uses::Begun(using)) = self.take_uses(py).map(|uses| *uses) else {
             return fault;
         };
-        let own = || exception.map(|exception| failure::fault(exception.bind(py)));
+        let own = || exception.map(|exception| failure::fault(exception.bind(py), &self.site));
         let outcome = fault.or_else(own).map_or(Ok(()), Err);
         let reason = || match exception {
             Some(exception) => failure::reason(exception.bind(py)),
@@ -349,7 +349,7 @@ impl FutureBase {
         format!(
             "{} of stream '{stream}', submitted at {}",
             self.name(py),
-            self.site.text(py)
+            site::text(&self.site)
         )
     }
 
@@ -703,7 +703,6 @@ impl FutureBase {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.stream)?;
-        self.site.traverse(&visit)?;
         collector::show(&self.state, &visit)
     }
 

@@ -16,7 +16,7 @@ use crate::future::{self, FutureBase, Outcome, Parts};
 use crate::gate::Section;
 use crate::host;
 use crate::own::Own;
-use crate::site::Site;
+use crate::site;
 use crate::stream::{Stream, checked_call};
 use crate::wait::{reach_all, take_turn};
 
@@ -73,7 +73,7 @@ pub(crate) fn enter<'py>(
     let py = stream.py();
     let buffers = function::arguments(&args, kwargs);
     let call = checked_call(args, kwargs)?;
-    let site = Site::of_callers_caller(py);
+    let site = site::of_caller(py);
     let parts = Parts {
         stream: stream.clone().unbind(),
         call: call.unbind(),

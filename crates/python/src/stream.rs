@@ -15,7 +15,7 @@ use crate::function;
 use crate::future::{self, FutureBase, Parts};
 use crate::host::{self, Call};
 use crate::inline;
-use crate::site::Site;
+use crate::site;
 use crate::wait::{deadline, reach_in_time};
 
 /// An ordered queue of device work.
@@ -51,7 +51,7 @@ impl Stream {
         let buffers = function::arguments(&call, keywords);
         let call = checked_call(call, keywords)?;
         host::ensure(py)?;
-        let site = Site::of_caller(py);
+        let site = site::of_caller(py);
         let parts = Parts {
             stream: slf.clone().unbind(),
             call: call.unbind(),

@@ -15,7 +15,6 @@ use std::ptr::NonNull;
 use std::slice;
 
 use bytemuck::Pod;
-use clika_executor::Site;
 
 use crate::aside::{self, number_function};
 use crate::error::Error;
@@ -23,7 +22,7 @@ use crate::outcome::Outcome;
 use crate::runtime::runtime;
 use crate::storage::{Claim, Held};
 use crate::stream::Stream;
-use crate::task::{Lane, OnHost, OnWorker, Submit};
+use crate::task::{Lane, OnHost, OnWorker, Place, Submit};
 
 /// An operation reads a buffer: it gets a `&[T]`. Made by [`Buffer::read`](crate::Buffer::read).
 #[derive(Clone)]
@@ -375,7 +374,7 @@ impl Stream {
         work: impl FnOnce(A::Slices<'_>) -> R + Send + 'static,
     ) -> Result<(), Error> {
         accesses.check()?;
-        let submit = self.submit_at(accesses.claims(), Some(site));
+        let submit = self.submit_at(accesses.claims(), site);
         submit.run(lane, move |held| {
             // SAFETY: `held` is at these claims, and this is the only call.
             work(unsafe { accesses.slices(held, None) }).into_result()
@@ -417,7 +416,7 @@ impl Stream {
         accesses.check()?;
         accesses.check_parts(count)?;
         let executor = &runtime()?.executor;
-        let submit = self.submit_at(accesses.claims(), Some(Location::caller()));
+        let submit = self.submit_at(accesses.claims(), Location::caller());
         submit.run(OnWorker, move |held| {
             executor.parallel_for(count, grain, |range| {
                 // SAFETY: `held` is at these claims until `parallel_for` has returned, and no two
@@ -429,7 +428,7 @@ impl Stream {
         })
     }
 
-    pub(crate) fn submit_at<C>(&self, claims: C, site: Site) -> Submit<'_, C> {
+    pub(crate) fn submit_at<C, S: Place>(&self, claims: C, site: S) -> Submit<'_, C, S> {
         Submit {
             stream: self,
             claims,

@@ -27,9 +27,9 @@ pub use crate::view::{RawView, ViewRequest};
 #[doc(hidden)]
 pub use clika_executor::faults;
 pub use clika_executor::{
-    Deadlock, Executor, Failure, Fault, ForeignThread, Host, Inside, Kind, Next, Operation, Origin,
-    Point, Position, Reason, Recruiter, Refused, Reporter, Start, Strand, Visitor, Wait,
-    generation,
+    Deadlock, Executor, Failure, Fault, ForeignThread, Host, Inside, Kind, Line, Next, Operation,
+    Origin, Point, Position, Reason, Recruiter, Refused, Reporter, Site, Start, Strand, Visitor,
+    Wait, generation,
 };
 
 /// The executor of this process, which is started by that.
@@ -169,8 +169,8 @@ impl Arguments {
     ///
     /// # Errors
     /// The fault that it is to be ended with, without having run.
-    pub fn begin(self, strand: &Strand, n: u64) -> Result<Using, Fault> {
-        Held::begin(&self.0, None, Some((strand.id(), n)))?.leave_to_owner();
+    pub fn begin(self, strand: &Strand, n: u64, site: Site) -> Result<Using, Fault> {
+        Held::begin(&self.0, site, Some((strand.id(), n)))?.leave_to_owner();
         Ok(Using(self.0))
     }
 

@@ -56,7 +56,7 @@ pub(crate) fn run(
     site: &'static Location<'static>,
     work: impl FnOnce() -> Result<(), Reason>,
 ) -> Result<Ran, Error> {
-    run_at(stream, &[], || Fault::catch(Some(site), work))
+    run_at(stream, &[], || Fault::catch(site, work))
 }
 
 /// As [`run`], for work at the bytes of `claims`, which lets no panic out.

@@ -346,7 +346,7 @@ impl<'a> Held<'a> {
     /// operation of a strand.
     pub(crate) fn begin(
         claims: &'a [Claim],
-        site: Site,
+        site: impl Into<Site>,
         holder: Option<(u64, u64)>,
     ) -> Result<Self, Fault> {
         let mut held = Self {
@@ -408,7 +408,7 @@ impl Drop for Held<'_> {
 }
 
 impl Missing {
-    fn into_fault(self, site: Site) -> Fault {
+    fn into_fault(self, site: impl Into<Site>) -> Fault {
         match self {
             Self::Failed(failure) => Fault::passed(failure),
             Self::Error(error) => Fault::new(Reason::Returned(Arc::new(Own(error))), site),

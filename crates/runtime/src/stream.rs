@@ -7,7 +7,7 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use clika_executor::{AsyncWait, Host, Native, Operation, Reason, Site, Strand};
+use clika_executor::{AsyncWait, Host, Native, Operation, Reason, Strand};
 
 use crate::aside;
 use crate::device::Device;
@@ -213,7 +213,7 @@ impl Stream {
         &self,
         work: W,
         site: &'static Location<'static>,
-        make: impl FnOnce(W, Site) -> O,
+        make: impl FnOnce(W, Option<&'static Location<'static>>) -> O,
     ) -> Result<(), Error> {
         if self.is_default() {
             return inline::submit(self, site, work);
@@ -228,7 +228,7 @@ impl Stream {
         value: Arc<Value<T>>,
         work: W,
         site: &'static Location<'static>,
-        make: impl FnOnce(W, Site) -> O,
+        make: impl FnOnce(W, Option<&'static Location<'static>>) -> O,
     ) -> Result<Future<T>, Error> {
         if self.is_default() {
             let ran = inline::run(self, site, work)?;

@@ -42,20 +42,25 @@ pub trait Claims: AsRef<[Claim]> + Clone + Send + 'static {}
 
 impl<C: AsRef<[Claim]> + Clone + Send + 'static> Claims for C {}
 
+/// The line that submits an operation, as small as its language allows.
+pub trait Place: Into<Site> + Clone + Send + 'static {}
+
+impl<S: Into<Site> + Clone + Send + 'static> Place for S {}
+
 /// What an operation does, at the bytes of its claims.
 pub(crate) trait Work: FnOnce(&Held<'_>) -> Result<(), Reason> + Send + 'static {}
 
 impl<W: FnOnce(&Held<'_>) -> Result<(), Reason> + Send + 'static> Work for W {}
 
-struct Task<C, B, W, L> {
+struct Task<C, B, W, L, S> {
     claims: C,
     begin: B,
     work: W,
-    site: Site,
+    site: S,
     lane: PhantomData<L>,
 }
 
-impl<C: Claims, B, W: Work, L: Lane> Operation for Task<C, B, W, L>
+impl<C: Claims, B, W: Work, L: Lane, S: Place> Operation for Task<C, B, W, L, S>
 where
     B: FnOnce() -> bool + Send + 'static,
 {
@@ -75,8 +80,8 @@ where
 }
 
 /// Does `work` at the bytes of `claims`.
-pub(crate) fn perform(claims: &[Claim], site: Site, work: impl Work) -> Result<(), Fault> {
-    let held = Held::begin(claims, site, None)?;
+pub(crate) fn perform(claims: &[Claim], site: impl Place, work: impl Work) -> Result<(), Fault> {
+    let held = Held::begin(claims, site.clone(), None)?;
     let outcome = Fault::catch(site, || work(&held));
     held.end(outcome)
 }
@@ -108,13 +113,13 @@ pub(crate) fn push_at(
 }
 
 /// An operation to be submitted.
-pub(crate) struct Submit<'a, C> {
+pub(crate) struct Submit<'a, C, S> {
     pub(crate) stream: &'a Stream,
     pub(crate) claims: C,
-    pub(crate) site: Site,
+    pub(crate) site: S,
 }
 
-impl<C: Claims> Submit<'_, C> {
+impl<C: Claims, S: Place> Submit<'_, C, S> {
     /// Submits it. On the default stream it has run, and its failure is returned, acknowledged.
     pub(crate) fn run<L: Lane>(self, _lane: L, work: impl Work) -> Result<(), Error> {
         if self.stream.is_default() {

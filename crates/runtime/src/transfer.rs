@@ -25,7 +25,7 @@ use crate::pool::Block;
 use crate::runtime::runtime;
 use crate::storage::{self, Claim, Held, Missing, Own, Storage};
 use crate::stream::Stream;
-use crate::task::{self, Anywhere, OnWorker, Work};
+use crate::task::{self, Anywhere, OnWorker, Place, Work};
 
 /// Copies and fills of at most this many bytes are brief: they run on whichever thread comes first.
 const BRIEF: usize = 4096;
@@ -79,7 +79,7 @@ impl Stream {
         range: Range<usize>,
         pattern: &[u8],
     ) -> Result<(), Error> {
-        Transfer::fill(buffer, range, pattern)?.submit(self, Some(Location::caller()))
+        Transfer::fill(buffer, range, pattern)?.submit(self, Location::caller())
     }
 
     /// Copies bytes of the host's into a buffer, from `offset` on. They have been read when this
@@ -90,7 +90,7 @@ impl Stream {
     /// none to keep them in until the copy runs.
     #[track_caller]
     pub fn copy_in(&self, source: &[u8], buffer: &Buffer, offset: usize) -> Result<(), Error> {
-        Transfer::copy_in(source, buffer, offset)?.submit(self, Some(Location::caller()))
+        Transfer::copy_in(source, buffer, offset)?.submit(self, Location::caller())
     }
 
     /// Copies `length` bytes from one buffer to another, or to another place of the same.
@@ -108,7 +108,7 @@ impl Stream {
         length: usize,
     ) -> Result<(), Error> {
         Transfer::copy(source, source_offset, target, target_offset, length)?
-            .submit(self, Some(Location::caller()))
+            .submit(self, Location::caller())
     }
 
     /// Copies a range of a buffer, in bytes, to the host.
@@ -134,7 +134,7 @@ impl Stream {
         buffer: &Buffer,
         range: Range<usize>,
     ) -> Result<Future<Vec<T>>, Error> {
-        let site = Some(Location::caller());
+        let site = Location::caller();
         let range = within(buffer.nbytes(), range)?;
         let size = size_of::<T>().max(1);
         if !range.len().is_multiple_of(size) {
@@ -276,7 +276,7 @@ impl Transfer {
     ///
     /// # Errors
     /// As for [`Stream::run`].
-    pub fn submit(self, stream: &Stream, site: Site) -> Result<(), Error> {
+    pub fn submit(self, stream: &Stream, site: impl Place) -> Result<(), Error> {
         let (claims, length, work) = self.into_work();
         let submit = stream.submit_at(claims, site);
         if length <= BRIEF {
@@ -290,9 +290,9 @@ impl Transfer {
     ///
     /// # Errors
     /// As for [`Stream::run`].
-    pub fn push(self, stream: &Stream) -> Result<Point, Error> {
+    pub fn push(self, stream: &Stream, site: Site) -> Result<Point, Error> {
         let (claims, length, work) = self.into_work();
-        let submit = stream.submit_at(claims, None);
+        let submit = stream.submit_at(claims, site);
         if length <= BRIEF {
             submit.push(Anywhere, work)
         } else {
@@ -321,9 +321,9 @@ impl Transfer {
     ///
     /// # Errors
     /// Its fault.
-    pub fn perform(self) -> Result<(), Fault> {
+    pub fn perform(self, site: Site) -> Result<(), Fault> {
         let (claims, _, work) = self.into_work();
-        task::perform(&claims, None, work)
+        task::perform(&claims, site, work)
     }
 
     /// It is skipped because of `why`.

@@ -560,7 +560,7 @@ mod fork {
 mod direct {
     use std::mem::size_of_val;
 
-    use clika_runtime::foreign::{self, Arguments, Transfer, ViewRequest};
+    use clika_runtime::foreign::{self, Arguments, Site, Transfer, ViewRequest};
 
     use super::*;
 
@@ -572,7 +572,9 @@ mod direct {
             move || {
                 let strand = foreign::strand(&stream);
                 let n = strand.inside().unwrap();
-                let using = Arguments::new([&buffer]).begin(strand, n).unwrap();
+                let using = Arguments::new([&buffer])
+                    .begin(strand, n, Site::Unknown)
+                    .unwrap();
                 body(&buffer);
                 using
                     .end(Ok(()), || unreachable!("it did not fail"))
@@ -614,7 +616,11 @@ mod direct {
                 move || {
                     let strand = foreign::strand(&stream);
                     let n = strand.inside().unwrap();
-                    assert!(Arguments::new([&buffer]).begin(strand, n).is_err());
+                    assert!(
+                        Arguments::new([&buffer])
+                            .begin(strand, n, Site::Unknown)
+                            .is_err()
+                    );
                     let fill = Transfer::fill(&buffer, 0..1, &[0]).unwrap();
                     assert!(!fill.is_direct());
                 }
