@@ -175,12 +175,19 @@ impl Fault {
         }
     }
 
-    /// Calls `heir` with the failure that this becomes, before the operation counts as done. It must
-    /// be brief.
+    /// Calls `heir` with the failure that this becomes, before the operation counts as done, and after
+    /// those that it was left to before. It must be brief.
     #[must_use]
     pub fn left_to(self, heir: impl FnOnce(&Arc<Failure>) + Send + 'static) -> Self {
+        let heir: Heir = match self.heir {
+            None => Box::new(heir),
+            Some(first) => Box::new(move |failure| {
+                contain(|| first(failure));
+                heir(failure);
+            }),
+        };
         Self {
-            heir: Some(Box::new(heir)),
+            heir: Some(heir),
             ..self
         }
     }

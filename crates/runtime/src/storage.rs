@@ -172,8 +172,11 @@ impl Storage {
         drop(mended);
     }
 
-    /// The bytes are not what they should be.
+    /// The bytes are not what they should be, if there are any.
     fn fail(&self, failure: &Arc<Failure>) {
+        if self.nbytes == 0 {
+            return;
+        }
         let before = self.content.lock().failure.replace(failure.clone());
         drop(before);
     }

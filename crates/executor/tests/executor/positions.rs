@@ -496,6 +496,21 @@ fn promise_07_an_heir_is_told_once_before_the_operation_counts_as_done() {
 }
 
 #[test]
+fn promise_07_each_of_several_heirs_is_told_in_their_order_though_one_panics() {
+    let executor = executor();
+    let (tell, told) = std::sync::mpsc::channel();
+    let strand = executor.strand(None);
+    let fault = move || {
+        let (first, third) = (tell.clone(), tell);
+        let fault = own_fault().left_to(move |_| drop(first.send(1)));
+        let fault = fault.left_to(|_| panic_quietly("the second"));
+        fault.left_to(move |_| drop(third.send(3)))
+    };
+    wait(&strand.push_at(Faulty(fault)).unwrap());
+    assert_eq!(told.iter().collect::<Vec<_>>(), [1, 3]);
+}
+
+#[test]
 fn promise_08_an_heir_that_panics_harms_nobody() {
     let executor = executor();
     let strand = executor.strand(None);

@@ -202,6 +202,17 @@ fn promise_17_operations_of_length_zero_touch_nothing() {
 }
 
 #[test]
+fn promise_7_a_buffer_of_no_size_has_nothing_that_could_fail() {
+    let (stream, empty) = (stream(), fresh(0));
+    let fail = |_: &mut [u8]| Err::<(), _>(std::io::Error::other("lost"));
+    stream.run(empty.update::<u8>(), fail).unwrap();
+    stream.synchronize().unwrap_err();
+    stream.run(empty.update::<u8>(), |_| ()).unwrap();
+    stream.synchronize().unwrap();
+    assert!(empty.to_vec::<u8>().unwrap().is_empty());
+}
+
+#[test]
 fn promise_17_buffers_of_no_size_are_written_and_read_as_any_other() {
     for stream in both() {
         let (a, b) = (fresh(0), holding(&[]));
