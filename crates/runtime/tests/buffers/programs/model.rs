@@ -314,7 +314,8 @@ impl State {
         };
         if let Some(id) = failed.or(passed).or(own) {
             for (buffer, _) in claims.iter().filter(|claim| claim.1.writes()) {
-                self.contents[*buffer].failure = Some(id);
+                let content = &mut self.contents[*buffer];
+                content.failure = (!content.bytes.is_empty()).then_some(id);
             }
             return match failed {
                 Some(id) => Outcome::Skipped(id),
