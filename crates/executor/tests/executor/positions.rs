@@ -502,9 +502,9 @@ fn promise_07_each_of_several_heirs_is_told_in_their_order_though_one_panics() {
     let strand = executor.strand(None);
     let fault = move || {
         let (first, third) = (tell.clone(), tell);
-        let fault = own_fault().left_to(move |_| drop(first.send(1)));
+        let fault = own_fault().left_to(move |_| first.send(1).unwrap());
         let fault = fault.left_to(|_| panic_quietly("the second"));
-        fault.left_to(move |_| drop(third.send(3)))
+        fault.left_to(move |_| third.send(3).unwrap())
     };
     wait(&strand.push_at(Faulty(fault)).unwrap());
     assert_eq!(told.iter().collect::<Vec<_>>(), [1, 3]);
