@@ -1,11 +1,11 @@
-//! Waits on the host: time limits, `await`, and the helpers that the other tests wait with.
+//! Waits on the host: time limits and `await`.
 
 use std::future::IntoFuture;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::task::{Poll, Wake, Waker};
+use std::thread;
 use std::time::Duration;
 
 use clika_runtime::{Event, EventWait, Future, FutureWait, Stream, StreamWait};
@@ -14,52 +14,8 @@ use crate::gate::Gate;
 use crate::log::Log;
 use crate::process::{AS_IT_IS, alone};
 use crate::stream;
+use crate::waiting::{begin, block_on, poll, until};
 use crate::watchdog::watch;
-
-/// Wakes the thread that sleeps in [`block_on`].
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// The smallest async runtime there is.
-pub(crate) fn block_on<F: IntoFuture>(future: F) -> F::Output {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut future = pin!(future.into_future());
-    loop {
-        if let Poll::Ready(value) = poll(future.as_mut(), &waker) {
-            return value;
-        }
-        thread::park();
-    }
-}
-
-/// Begins to wait and leaves it at that: the wait is under way when this returns.
-pub(crate) fn begin<F: IntoFuture>(future: F) -> F::IntoFuture
-where
-    F::IntoFuture: Unpin,
-{
-    let mut wait = future.into_future();
-    assert!(
-        poll(Pin::new(&mut wait), Waker::noop()).is_pending(),
-        "there was nothing to wait for"
-    );
-    wait
-}
-
-fn poll<F: std::future::Future>(future: Pin<&mut F>, waker: &Waker) -> Poll<F::Output> {
-    future.poll(&mut Context::from_waker(waker))
-}
-
-/// Returns once `condition` holds.
-pub(crate) fn until(condition: impl Fn() -> bool) {
-    while !condition() {
-        thread::yield_now();
-    }
-}
 
 #[derive(Default)]
 struct Wakes(AtomicU32);
