@@ -12,6 +12,8 @@
     reason = "tests stand outside of what the bans are there for: a panic is how they fail"
 )]
 
+#[cfg(unix)]
+mod child;
 mod deadlock;
 mod failure;
 mod foreign;

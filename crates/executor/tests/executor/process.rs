@@ -4,7 +4,6 @@
 //! Most tests here run in a process of their own: the test itself, started again for this one.
 #![allow(unsafe_code, reason = "calls into the C library")]
 
-use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -12,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use clika_executor::{Executor, ForeignThread, Kind, Next, Operation, Point, Refused, generation};
 
+use super::child::fork;
 use super::support::{
     FOREVER, Gate, enter, executor, hold_workers, host, native, soon, synchronize, threads, wait,
     workers,
@@ -44,29 +44,6 @@ fn in_a_process_of_its_own(test: &str, body: impl FnOnce()) {
                 process.kill().unwrap();
                 panic!("hangs");
             }
-        }
-    }
-}
-
-/// Forks; the child runs `body` and must come to its end. A child that hangs is ended by its alarm.
-#[track_caller]
-fn fork(body: impl FnOnce()) {
-    // SAFETY: the C library makes its allocator usable in the child; the child uses nothing else
-    // that another thread may have held, which is what is being tested.
-    match unsafe { libc::fork() } {
-        0 => {
-            // SAFETY: plain calls; `_exit` runs no destructors of what the parent owns.
-            unsafe { libc::alarm(20) };
-            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
-            // SAFETY: as above.
-            unsafe { libc::_exit(i32::from(outcome.is_err())) }
-        }
-        child => {
-            let mut status = 0;
-            // SAFETY: waits for the child that was just made, and fills `status`.
-            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-            let status = std::process::ExitStatus::from_raw(status);
-            assert!(status.success(), "the child: {status}");
         }
     }
 }

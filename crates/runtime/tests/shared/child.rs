@@ -5,8 +5,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use clika_runtime::Error;
 
 /// Runs `body` in a forked child, which must end well and soon.
-#[expect(unsafe_code, reason = "the standard library does not fork")]
 pub(crate) fn in_child(body: impl FnOnce()) {
+    let body = || {
+        body();
+        true
+    };
+    assert!(answer_of_child(body));
+}
+
+/// Runs `body` in a forked child, which must end well and soon: what it returned.
+#[expect(unsafe_code, reason = "the standard library does not fork")]
+pub(crate) fn answer_of_child(body: impl FnOnce() -> bool) -> bool {
     // SAFETY: the child runs `body` and ends without returning, so nothing of the parent's test
     // runs twice; `body` uses only what promises to work after a fork, and the allocator does.
     let status = unsafe {
@@ -15,7 +24,7 @@ pub(crate) fn in_child(body: impl FnOnce()) {
                 // A child that hangs is ended by the alarm.
                 libc::alarm(60);
                 let outcome = catch_unwind(AssertUnwindSafe(body));
-                libc::_exit(i32::from(outcome.is_err()));
+                libc::_exit(outcome.map_or(1, |answer| if answer { 0 } else { 2 }));
             }
             child => {
                 assert!(child > 0, "{}", std::io::Error::last_os_error());
@@ -25,7 +34,13 @@ pub(crate) fn in_child(body: impl FnOnce()) {
             }
         }
     };
-    assert_eq!(status, 0, "the child failed, or hung and was ended");
+    assert!(
+        libc::WIFEXITED(status),
+        "the child hung and was ended: {status}"
+    );
+    let code = libc::WEXITSTATUS(status);
+    assert!(code != 1, "the child failed");
+    code == 0
 }
 
 /// Checks that a child may not do this with what it inherited.
