@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
-from clika_runtime import Event, Future, Stream
+from clika_runtime import DeviceError, Event, Future, Stream
 
 T = TypeVar("T")
 
@@ -149,6 +149,39 @@ def raised_by(function: Callable[..., object], *arguments: Any) -> BaseException
     except BaseException as error:
         return error
     return None
+
+
+def refused(use: Callable[[], object]) -> None:
+    """Check that a call is refused by a `DeviceError`, as what a forked child does with the parent's."""
+    error = raised_by(use)
+    assert isinstance(error, DeviceError), error or "accepted"
+
+
+def in_child(function: Callable[..., object], *arguments: Any) -> int:
+    """Run a function in a forked child and return its exit status: 0 if it returned, 99 if it raised."""
+    child = os.fork()
+    if child == 0:
+        status = 99
+        try:
+            function(*arguments)
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    return ended(child)
+
+
+def ended(child: int) -> int:
+    """Wait for a child and return its exit status; one that hangs is killed and has status -9."""
+    deadline = time.monotonic() + WATCHDOG / 2
+    while True:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+        time.sleep(0.002)
 
 
 def finish(waitable: Stream | Event) -> None:

@@ -210,30 +210,9 @@ FORK: Final = """
 import gc, os, sys, threading, time, warnings
 warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)
 from clika_runtime import *
-from harness import Gate, Thread, asleep, fail, nothing, settle, wait_until
+from harness import Gate, Thread, fail, in_child, nothing, refused, settle, wait_until
 
 device = Device.parse("cpu")
-
-def in_child(function, *arguments):
-    "Run a function in a forked child and return its exit status: 0 if it returned, 99 if it raised."
-    child = os.fork()
-    if child == 0:
-        status = 99
-        try:
-            function(*arguments)
-            status = 0
-        except BaseException:
-            import traceback; traceback.print_exc()
-        finally:
-            os._exit(status)
-    deadline = time.monotonic() + 15
-    while True:
-        pid, status = os.waitpid(child, os.WNOHANG)
-        if pid:
-            return os.waitstatus_to_exitcode(status)
-        if time.monotonic() > deadline:
-            os.kill(child, 9)
-        time.sleep(0.002)
 
 def own_buffer_works():
     mine, other = Buffer.from_data(b"mine"), Buffer.empty(4, device)
@@ -249,13 +228,6 @@ def own_buffer_works():
     del mine, other
     assert memory_stats(device)["live_blocks"] == 0, memory_stats(device)
     release_memory(device)
-
-def refused(use):
-    try:
-        use()
-    except DeviceError:
-        return
-    raise AssertionError("accepted")
 
 def every_use_refused(buffer):
     mine = Buffer.from_data(b"........")
