@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -217,6 +218,72 @@ def status(field: str) -> int:
             return int(value.split()[0])
     raise KeyError(field)
 
+
+# --- time -------------------------------------------------------------------------------------------------
+# On a busy machine everything takes longer, so a duration alone proves nothing.
+
+
+def in_time(took: float, seconds: float, naps: int) -> bool:
+    """Whether what took so long would be over in ``seconds`` on a machine that does nothing else.
+
+    A busy machine delays a thread each time that it wakes up. So if it took longer, the calling thread takes as many
+    naps now, of ``seconds`` altogether, and what these take counts instead.
+    """
+    if took <= seconds:
+        return True
+    begin = time.monotonic()
+    for _ in range(naps):
+        time.sleep(seconds / naps)
+    return took <= time.monotonic() - begin
+
+
+def signal_when_asleep(number: int) -> float:
+    """Send a signal to this process as soon as its main thread waits for something; return when."""
+    wait_until(lambda: asleep(threading.main_thread()))
+    os.kill(os.getpid(), number)
+    return time.monotonic()
+
+
+def check_ctrl_c(wait: Callable[[], object]) -> None:
+    """Check that Ctrl-C ends a wait of the main thread each time, once, and in 0.2 s at best.
+
+    The best of several times tells how the wait is made.
+    """
+    answered, took = False, []
+    for attempt in range(10):
+        if answered and attempt >= 3:
+            return
+        sender = Thread(lambda: signal_when_asleep(signal.SIGINT))
+        try:
+            wait()
+        except KeyboardInterrupt:
+            end = time.monotonic()
+        else:
+            raise AssertionError("the wait ended by itself")
+        for _ in range(100_000):
+            pass  # a second KeyboardInterrupt would be raised here
+        took.append(end - sender.outcome())
+        answered = answered or in_time(took[-1], 0.2, naps=4)
+    raise AssertionError(f"answered after {took} s")
+
+
+@contextlib.contextmanager
+def at_rest(wakes: int = 100) -> Iterator[None]:
+    """Check that this process costs no processor time meanwhile, which should be a second or more.
+
+    Its threads wake up and go to sleep again at most ``wakes`` times a second, and spend on that a small part of the
+    time. A busy machine makes neither more.
+    """
+    before, begin = resource.getrusage(resource.RUSAGE_SELF), time.monotonic()
+    yield
+    after, elapsed = resource.getrusage(resource.RUSAGE_SELF), time.monotonic() - begin
+    slept = after.ru_nvcsw - before.ru_nvcsw
+    assert slept <= wakes * (elapsed + 0.5), f"{slept} times asleep in {elapsed} s"
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert spent < elapsed / 10, f"{spent} s of processor time in {elapsed} s"
+
+
+# --- subprocesses -----------------------------------------------------------------------------------------
 
 #: Runs before every script. On SIGQUIT a script prints its stacks (by a handler and not by faulthandler's timer,
 #: whose thread a forked child would miss at its exit). A shell may have left SIGINT ignored.
