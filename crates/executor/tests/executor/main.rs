@@ -25,6 +25,8 @@ mod positions;
 #[cfg(unix)]
 mod process;
 mod programs;
+#[cfg(target_os = "linux")]
+mod rest;
 mod shutdown;
 mod stress;
 mod support;

@@ -26,6 +26,9 @@ mod panic;
 #[path = "../shared/process.rs"]
 mod process;
 mod report;
+#[cfg(target_os = "linux")]
+#[path = "../../../executor/tests/executor/rest.rs"]
+mod rest;
 mod scarce;
 #[path = "../shared/scarcity.rs"]
 mod scarcity;
