@@ -59,6 +59,22 @@ def wait_until(predicate: Callable[[], object], timeout: float = WATCHDOG) -> No
         time.sleep(0.001)
 
 
+class Hang(BaseException):
+    """A program that did not end; not an ``Exception``, so that it is reported and not shrunk for hours."""
+
+
+@contextlib.contextmanager
+def no_hang(program: object) -> Iterator[None]:
+    """Take a failure after a long wait for the hang that it is."""
+    begin = time.monotonic()
+    try:
+        yield
+    except Exception as error:
+        if time.monotonic() - begin > WATCHDOG / 2:
+            raise Hang(f"{program}\n{stacks()}") from error
+        raise
+
+
 class Gate:
     """A function to submit that runs until it is opened, and then returns its argument."""
 
@@ -323,6 +339,22 @@ def run_python(
     if check:
         assert (ending, texts[1]) == (0, ""), "\n".join([f"exit status {ending}", *texts])
     return subprocess.CompletedProcess(process.args, ending, *texts)
+
+
+#: What must never be seen on stderr, whatever else a script prints there.
+BROKEN: Final = ("Fatal", "panicked", "SIGABRT", "Segmentation", "core dumped")
+
+
+def run_to_exit(
+    script: str, output: str = "", *, status: int = 0, bound: str = "1", quiet: bool = True
+) -> str:
+    """Run a script to its end and return its stderr; work may be dropped ``bound`` seconds after the end."""
+    result = run_python(script, env={"CLIKA_EXIT_TIMEOUT": bound}, check=False, timeout=40)
+    assert (result.returncode, result.stdout.split()) == (status, output.split()), result.stderr
+    assert not any(word in result.stderr for word in BROKEN), result.stderr
+    if quiet:
+        assert result.stderr == ""
+    return result.stderr
 
 
 def _end_of(process: subprocess.Popen[bytes], timeout: float) -> int | None:
