@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 import pytest
-from harness import WATCHDOG, finish
+from harness import WATCHDOG, finish, reports
 
 from clika_runtime import Device, Stream
 
@@ -72,6 +72,13 @@ def default(device: Device) -> Iterator[Stream]:
     stream = Stream.default_stream(device)
     yield stream
     _acknowledge(stream)
+
+
+@pytest.fixture
+def late_reports() -> Iterator[None]:
+    """Take in also what a collection between two random programs reports."""
+    with reports():
+        yield
 
 
 def _acknowledge(stream: Stream) -> None:

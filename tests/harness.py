@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
-from clika_runtime import Event, Future, Stream
+from clika_runtime import DeviceError, Event, Future, Stream
 
 T = TypeVar("T")
 
@@ -56,6 +57,22 @@ def wait_until(predicate: Callable[[], object], timeout: float = WATCHDOG) -> No
         if time.monotonic() > deadline:
             raise AssertionError(f"still waiting after {timeout} s\n{stacks()}")
         time.sleep(0.001)
+
+
+class Hang(BaseException):
+    """A program that did not end; not an ``Exception``, so that it is reported and not shrunk for hours."""
+
+
+@contextlib.contextmanager
+def no_hang(program: object) -> Iterator[None]:
+    """Take a failure after a long wait for the hang that it is."""
+    begin = time.monotonic()
+    try:
+        yield
+    except Exception as error:
+        if time.monotonic() - begin > WATCHDOG / 2:
+            raise Hang(f"{program}\n{stacks()}") from error
+        raise
 
 
 class Gate:
@@ -151,6 +168,39 @@ def raised_by(function: Callable[..., object], *arguments: Any) -> BaseException
     return None
 
 
+def refused(use: Callable[[], object]) -> None:
+    """Check that a call is refused by a `DeviceError`, as what a forked child does with the parent's."""
+    error = raised_by(use)
+    assert isinstance(error, DeviceError), error or "accepted"
+
+
+def in_child(function: Callable[..., object], *arguments: Any) -> int:
+    """Run a function in a forked child and return its exit status: 0 if it returned, 99 if it raised."""
+    child = os.fork()
+    if child == 0:
+        status = 99
+        try:
+            function(*arguments)
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    return ended(child)
+
+
+def ended(child: int) -> int:
+    """Wait for a child and return its exit status; one that hangs is killed and has status -9."""
+    deadline = time.monotonic() + WATCHDOG / 2
+    while True:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+        time.sleep(0.002)
+
+
 def finish(waitable: Stream | Event) -> None:
     """Synchronize under the watchdog."""
     waitable.synchronize(timeout=WATCHDOG)
@@ -184,6 +234,72 @@ def status(field: str) -> int:
             return int(value.split()[0])
     raise KeyError(field)
 
+
+# --- time -------------------------------------------------------------------------------------------------
+# On a busy machine everything takes longer, so a duration alone proves nothing.
+
+
+def in_time(took: float, seconds: float, naps: int) -> bool:
+    """Whether what took so long would be over in ``seconds`` on a machine that does nothing else.
+
+    A busy machine delays a thread each time that it wakes up. So if it took longer, the calling thread takes as many
+    naps now, of ``seconds`` altogether, and what these take counts instead.
+    """
+    if took <= seconds:
+        return True
+    begin = time.monotonic()
+    for _ in range(naps):
+        time.sleep(seconds / naps)
+    return took <= time.monotonic() - begin
+
+
+def signal_when_asleep(number: int) -> float:
+    """Send a signal to this process as soon as its main thread waits for something; return when."""
+    wait_until(lambda: asleep(threading.main_thread()))
+    os.kill(os.getpid(), number)
+    return time.monotonic()
+
+
+def check_ctrl_c(wait: Callable[[], object]) -> None:
+    """Check that Ctrl-C ends a wait of the main thread each time, once, and in 0.2 s at best.
+
+    The best of several times tells how the wait is made.
+    """
+    answered, took = False, []
+    for attempt in range(10):
+        if answered and attempt >= 3:
+            return
+        sender = Thread(lambda: signal_when_asleep(signal.SIGINT))
+        try:
+            wait()
+        except KeyboardInterrupt:
+            end = time.monotonic()
+        else:
+            raise AssertionError("the wait ended by itself")
+        for _ in range(100_000):
+            pass  # a second KeyboardInterrupt would be raised here
+        took.append(end - sender.outcome())
+        answered = answered or in_time(took[-1], 0.2, naps=4)
+    raise AssertionError(f"answered after {took} s")
+
+
+@contextlib.contextmanager
+def at_rest(wakes: int = 100) -> Iterator[None]:
+    """Check that this process costs no processor time meanwhile, which should be a second or more.
+
+    Its threads wake up and go to sleep again at most ``wakes`` times a second, and spend on that a small part of the
+    time. A busy machine makes neither more.
+    """
+    before, begin = resource.getrusage(resource.RUSAGE_SELF), time.monotonic()
+    yield
+    after, elapsed = resource.getrusage(resource.RUSAGE_SELF), time.monotonic() - begin
+    slept = after.ru_nvcsw - before.ru_nvcsw
+    assert slept <= wakes * (elapsed + 0.5), f"{slept} times asleep in {elapsed} s"
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert spent < elapsed / 10, f"{spent} s of processor time in {elapsed} s"
+
+
+# --- subprocesses -----------------------------------------------------------------------------------------
 
 #: Runs before every script. On SIGQUIT a script prints its stacks (by a handler and not by faulthandler's timer,
 #: whose thread a forked child would miss at its exit). A shell may have left SIGINT ignored.
@@ -223,6 +339,22 @@ def run_python(
     if check:
         assert (ending, texts[1]) == (0, ""), "\n".join([f"exit status {ending}", *texts])
     return subprocess.CompletedProcess(process.args, ending, *texts)
+
+
+#: What must never be seen on stderr, whatever else a script prints there.
+BROKEN: Final = ("Fatal", "panicked", "SIGABRT", "Segmentation", "core dumped")
+
+
+def run_to_exit(
+    script: str, output: str = "", *, status: int = 0, bound: str = "1", quiet: bool = True
+) -> str:
+    """Run a script to its end and return its stderr; work may be dropped ``bound`` seconds after the end."""
+    result = run_python(script, env={"CLIKA_EXIT_TIMEOUT": bound}, check=False, timeout=40)
+    assert (result.returncode, result.stdout.split()) == (status, output.split()), result.stderr
+    assert not any(word in result.stderr for word in BROKEN), result.stderr
+    if quiet:
+        assert result.stderr == ""
+    return result.stderr
 
 
 def _end_of(process: subprocess.Popen[bytes], timeout: float) -> int | None:

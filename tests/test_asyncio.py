@@ -194,17 +194,16 @@ def test_awaiting_costs_no_processor_time() -> None:
     run_python("""
         import asyncio, time
         from clika_runtime import Device, Stream
+        from harness import at_rest
         async def main():
             stream = Stream.create(Device.parse("cpu"))
             await stream.submit(int)
-            before = time.process_time()
-            future = stream.submit(time.sleep, 1.0)
-            await asyncio.gather(wait(future), wait(stream), wait(stream.record_event()))
-            return time.process_time() - before
+            with at_rest():
+                future = stream.submit(time.sleep, 1.0)
+                await asyncio.gather(wait(future), wait(stream), wait(stream.record_event()))
         async def wait(waitable):
             await waitable
-        used = asyncio.run(main())
-        assert used < 0.1, used
+        asyncio.run(main())
     """)
 
 

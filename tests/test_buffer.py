@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
-from harness import WATCHDOG, fail, finish, held, in_threads, run_python
+from harness import WATCHDOG, fail, finish, held, in_threads, raised_by, run_python
 
 import clika_runtime
 from clika_runtime import Buffer, Device, InvalidArgumentError, Stream, memory_stats, release_memory
@@ -680,15 +680,37 @@ def test_wrong_types(device: Device, letters: Buffer, stream: Stream) -> None:
     assert target == bytes(8)
 
 
-def test_errors_of_what_is_asked_go_through(letters: Buffer) -> None:
+SIZED: Final[dict[str, Callable[[Buffer, Any], object]]] = {
+    "empty": lambda buffer, odd: Buffer.empty(odd, buffer.device),
+    "fill, offset": lambda buffer, odd: buffer.fill(0, offset=odd),
+    "fill, nbytes": lambda buffer, odd: buffer.fill(0, nbytes=odd),
+    "copy_from": lambda buffer, odd: buffer.copy_from(b"x", source_offset=odd),
+    "copy_to": lambda buffer, odd: buffer.copy_to(bytearray(8), offset=odd),
+}
+
+
+@pytest.mark.parametrize("call", SIZED)
+@pytest.mark.parametrize(
+    "error",
+    [KeyError(), AttributeError(), TypeError(), OverflowError(), KeyboardInterrupt()],
+    ids=repr,
+)
+def test_errors_of_what_is_asked_go_through(
+    letters: Buffer, call: str, error: BaseException
+) -> None:
     class Refuses:
         def __index__(self) -> int:
-            raise KeyError("not today")
+            raise error
 
-    odd: Any = Refuses()
-    with pytest.raises((KeyError, TypeError)):
-        letters.fill(0, offset=odd)
+    assert raised_by(SIZED[call], letters, Refuses()) is error
     assert letters.to_bytes() == b"abcdefgh"
+
+
+@pytest.mark.parametrize("call", SIZED)
+def test_what_is_no_integer_is_told_as_such(letters: Buffer, call: str) -> None:
+    for odd in ("4", 4.0, object()):
+        with pytest.raises(TypeError, match=f"must be an integer .* not {type(odd).__name__}"):
+            SIZED[call](letters, odd)
 
 
 def test_an_index_that_uses_the_buffer(letters: Buffer) -> None:

@@ -10,14 +10,12 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pytest
 from conftest import SEED
-from harness import WATCHDOG, Boom, Gate, finish, raised_by, reports, settle, stacks
+from harness import WATCHDOG, Boom, Gate, finish, no_hang, raised_by, settle
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
@@ -36,29 +34,11 @@ PROFILE = settings(
     suppress_health_check=list(HealthCheck),
 )
 
-pytestmark = [pytest.mark.promise(4, 6, 7, 15), pytest.mark.timeout(600 * SOAK)]
-
-
-class Hang(BaseException):
-    """A program that did not end; not an ``Exception``, so that it is reported and not shrunk for hours."""
-
-
-@contextlib.contextmanager
-def no_hang(program: object) -> Iterator[None]:
-    begin = time.monotonic()
-    try:
-        yield
-    except Exception as error:
-        if time.monotonic() - begin > WATCHDOG / 2:
-            raise Hang(f"{program}\n{stacks()}") from error
-        raise
-
-
-@pytest.fixture(autouse=True)
-def late_reports() -> Iterator[None]:
-    """Take in what a collection between two programs reports."""
-    with reports():
-        yield
+pytestmark = [
+    pytest.mark.promise(4, 6, 7, 15),
+    pytest.mark.timeout(600 * SOAK),
+    pytest.mark.usefixtures("late_reports"),
+]
 
 
 # --- commands ---------------------------------------------------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from harness import run_python
+from harness import run_python, run_to_exit
 
 pytestmark = pytest.mark.promise(12)
 
@@ -19,20 +21,9 @@ def say(word):
     os.write(1, (word + "\\n").encode())
 """
 
-#: What must never be seen on stderr, whatever else a script prints there.
-BROKEN = ("Fatal", "panicked", "SIGABRT", "Segmentation", "core dumped")
 
-
-def ends(
-    script: str, output: str = "", *, status: int = 0, bound: str = "1", quiet: bool = True
-) -> str:
-    """Run a script to its end and return its stderr; work may be dropped ``bound`` seconds after the end."""
-    result = run_python(SETUP + script, env={"CLIKA_EXIT_TIMEOUT": bound}, check=False, timeout=40)
-    assert (result.returncode, result.stdout.split()) == (status, output.split()), result.stderr
-    assert not any(word in result.stderr for word in BROKEN), result.stderr
-    if quiet:
-        assert result.stderr == ""
-    return result.stderr
+def ends(script: str, output: str = "", **options: Any) -> str:
+    return run_to_exit(SETUP + script, output, **options)
 
 
 DRAINED = {

@@ -11,34 +11,9 @@ SETUP = """
 import gc, multiprocessing, os, sys, threading, time, warnings
 warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)  # newer interpreters warn of every fork with threads
 from clika_runtime import *
-from harness import Gate, Thread, fail, nothing, settle, wait_until
+from harness import Gate, Thread, ended, fail, in_child, nothing, refused, settle, wait_until
 
 device = Device.parse("cpu")
-
-def in_child(function, *arguments):
-    "Run a function in a forked child and return its exit status: 0 if it returned, 99 if it raised."
-    child = os.fork()
-    if child == 0:
-        status = 99
-        try:
-            function(*arguments)
-            status = 0
-        except BaseException:
-            import traceback; traceback.print_exc()
-        finally:
-            os._exit(status)
-    return ended(child)
-
-def ended(child):
-    "Wait for a child; one that hangs is killed and has status -9."
-    deadline = time.monotonic() + 15
-    while True:
-        pid, status = os.waitpid(child, os.WNOHANG)
-        if pid:
-            return os.waitstatus_to_exitcode(status)
-        if time.monotonic() > deadline:
-            os.kill(child, 9)
-        time.sleep(0.002)
 
 def own_stream_works():
     mine = Stream.create(device)
@@ -49,13 +24,6 @@ def own_stream_works():
     mine.synchronize(timeout=10)
     default = Stream.default_stream(device)
     assert default.submit(int, "9").result(10) == 9
-
-def refused(use):
-    try:
-        use()
-    except DeviceError:
-        return
-    raise AssertionError("accepted")
 """
 
 

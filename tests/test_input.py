@@ -40,6 +40,19 @@ class Foreign:
         return self.answer
 
 
+class Refuses:
+    """A number that raises an error of its own."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __index__(self) -> int:
+        raise self.error
+
+    def __float__(self) -> float:
+        raise self.error
+
+
 BAD_HANDLES = [0, 1, 2, -1, -(2**63), -(2**200), 2**64, 2**200]
 
 
@@ -89,6 +102,12 @@ def test_objects_that_break_the_protocol(device: Device, answer: object) -> None
 def test_an_error_of_the_protocol_comes_through(device: Device) -> None:
     with pytest.raises(ZeroDivisionError):
         Stream.from_native_handle(device, Foreign(ZeroDivisionError()))
+
+
+def test_an_error_of_the_protocols_version_comes_through(device: Device) -> None:
+    error = KeyError()
+    native = Foreign((Refuses(error), 5))
+    assert raised_by(Stream.from_native_handle, device, native) is error
 
 
 def test_streams_have_no_native_handle_on_a_cpu(stream: Stream, default: Stream) -> None:
@@ -237,6 +256,13 @@ def test_timeouts_of_the_wrong_type(stream: Stream, kind: str, timeout: object) 
     with pytest.raises(TypeError):
         waits(stream)[kind](timeout)
     assert_usable(stream)
+
+
+@pytest.mark.parametrize("error", [KeyError(), TypeError(), OverflowError()], ids=repr)
+def test_errors_of_a_timeout_come_through(stream: Stream, error: Exception) -> None:
+    future = stream.submit(nothing)
+    for wait in (*waits(stream).values(), future.result):
+        assert raised_by(wait, Refuses(error)) is error
 
 
 @pytest.mark.parametrize(

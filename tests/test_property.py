@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import pytest
 from conftest import SEED
-from harness import WATCHDOG, Boom, finish, raised_by, reports, stacks, wait_until
+from harness import WATCHDOG, Boom, Hang, finish, no_hang, raised_by, reports, stacks, wait_until
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
@@ -44,23 +44,11 @@ PROFILE = settings(
 )
 
 # Shrinking a failure takes a while.
-pytestmark = [pytest.mark.promise(1, 2, 3, 5, 7, 10, 14), pytest.mark.timeout(600 * SOAK)]
-
-
-class Hang(BaseException):
-    """A program that did not end; not an ``Exception``, so that it is reported and not shrunk for hours."""
-
-
-@contextlib.contextmanager
-def no_hang(program: object) -> Iterator[None]:
-    """Take a failure after a long wait for the hang that it is."""
-    begin = time.monotonic()
-    try:
-        yield
-    except Exception as error:
-        if time.monotonic() - begin > WATCHDOG / 2:
-            raise Hang(f"{program}\n{stacks()}") from error
-        raise
+pytestmark = [
+    pytest.mark.promise(1, 2, 3, 5, 7, 10, 14),
+    pytest.mark.timeout(600 * SOAK),
+    pytest.mark.usefixtures("late_reports"),
+]
 
 
 @contextlib.contextmanager
@@ -71,13 +59,6 @@ def quick_collections() -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()
-
-
-@pytest.fixture(autouse=True)
-def late_reports() -> Iterator[None]:
-    """Take in also what a collection between two programs reports."""
-    with reports():
-        yield
 
 
 # --- the model --------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ Streams = Callable[[int], list[Stream]]
 SETUP = """
 import asyncio, concurrent.futures, math, os, signal, threading, time
 from clika_runtime import Device, Stream
-from harness import Gate, Thread, asleep, nothing, wait_until
+from harness import Gate, Thread, asleep, check_ctrl_c, nothing, signal_when_asleep, wait_until
 
 device = Device.parse("cpu")
 default, stream = Stream.default_stream(device), Stream.create(device)
@@ -38,12 +38,6 @@ gate, ran = Gate(), []
 future = stream.submit(gate, "result")
 event = stream.record_event()
 assert gate.started.wait(20)
-
-def signal_when_asleep(number):
-    global sent
-    wait_until(lambda: asleep(threading.main_thread()))
-    sent = time.monotonic()
-    os.kill(os.getpid(), number)
 
 def awaited(waitable):
     async def main():
@@ -79,56 +73,42 @@ WAITS = {
 }
 
 
-def interrupted(wait: str, before: str = "", after: str = "") -> float:
-    """Interrupt a wait three times in one process; return the quickest answer to Ctrl-C in seconds.
-
-    The best of three tells how the wait is made and not how busy the machine is.
-    """
-    script = f"""{SETUP}
+def ctrl_c_ends(wait: str, before: str = "", after: str = "") -> None:
+    """Check that Ctrl-C ends a wait in time, and that everything goes on behind it."""
+    run_python(f"""{SETUP}
 {before}
-answers = []
-for attempt in range(3):
-    thread = Thread(lambda: signal_when_asleep(signal.SIGINT))
-    try:
-        {wait}
-        raise SystemExit("the wait ended by itself")
-    except KeyboardInterrupt:
-        answers.append(time.monotonic() - sent)
-    for _ in range(100_000):
-        pass  # a second KeyboardInterrupt would be raised here
-    thread.outcome()
+def wait():
+    {wait}
+
+check_ctrl_c(wait)
 gate.open()
 {after}
 stream.synchronize(timeout=20)
 assert stream.submit(int, "7").result(20) == default.submit(int, "7").result(20) == 7
 assert future.result(20) == "result"
-print(min(answers))
-"""
-    return float(run_python(script).stdout)
+""")
 
 
 @pytest.mark.parametrize("wait", WAITS)
 def test_ctrl_c_in(wait: str) -> None:
-    assert interrupted(WAITS[wait]) < 0.2
+    ctrl_c_ends(WAITS[wait])
 
 
 def test_ctrl_c_before_the_turn_withdraws_the_operation() -> None:
     """Interrupted while another thread is inside the default stream, an operation never runs."""
-    quickest = interrupted(
+    ctrl_c_ends(
         "default.submit(ran.append, 'withdrawn')",
         before="inside, holder = hold_default()",
         after="inside.open(); holder.outcome(); default.submit(nothing); assert ran == []",
     )
-    assert quickest < 0.2
 
 
 def test_ctrl_c_while_synchronizing_the_default_stream() -> None:
-    quickest = interrupted(
+    ctrl_c_ends(
         "default.synchronize()",
         before="inside, holder = hold_default()",
         after="inside.open(); holder.outcome()",
     )
-    assert quickest < 0.2
 
 
 @pytest.mark.parametrize("wait", ["stream.synchronize()", "event.synchronize()", "future.result()"])
@@ -224,7 +204,7 @@ def step(number):
 signal.signal(signal.SIGALRM, interrupt)
 signal.setitimer(signal.ITIMER_REAL, 0.0003, 0.00031)
 end, number, interrupts = time.monotonic() + 2, 0, 0
-while time.monotonic() < end:
+while time.monotonic() < end or interrupts <= 10:
     number += 1
     try:
         armed = True
@@ -235,7 +215,6 @@ while time.monotonic() < end:
     finally:
         armed = False
 signal.setitimer(signal.ITIMER_REAL, 0)
-assert interrupts > 10
 for each in (stream, other, default):
     each.synchronize(timeout=20)
     assert each.submit(int, "7").result(20) == 7

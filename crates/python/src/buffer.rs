@@ -12,7 +12,6 @@ use clika_runtime::Error;
 use clika_runtime::foreign::{self, Missing, Point, Transfer, ViewRequest};
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyInt, PyMemoryView};
 use pyo3::{PyTraverseError, PyVisit};
@@ -23,6 +22,7 @@ use crate::device::Device;
 use crate::exceptions::{failed, invalid_argument, out_of_memory, raised, skipped};
 use crate::failure::exception_of;
 use crate::gate::detached;
+use crate::number;
 use crate::site;
 use crate::stream::{Stream, device_of};
 use crate::wait::{reach_all, reach_in_time, reach_position, take_turn};
@@ -602,17 +602,17 @@ fn size(value: &Bound<'_, PyAny>, name: &str) -> PyResult<usize> {
     {
         return Ok(size);
     }
-    let Ok(index) = value.call_method0(intern!(py, "__index__")) else {
+    let Some(integer) = number::integer(value)? else {
         return Err(PyTypeError::new_err(format!(
             "{name} must be an integer number of bytes, not {}",
             value.get_type().name()?
         )));
     };
-    index.extract().map_err(|_| {
+    integer.extract().map_err(|_| {
         invalid_argument(
             py,
             format!(
-                "{name} is {index}: pass a number of bytes that is not negative and fits memory"
+                "{name} is {integer}: pass a number of bytes that is not negative and fits memory"
             ),
         )
     })

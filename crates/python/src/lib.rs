@@ -14,6 +14,7 @@ mod guarded;
 mod host;
 mod inline;
 mod interpreter;
+mod number;
 mod own;
 mod recruiter;
 mod site;

@@ -15,6 +15,7 @@ use crate::function;
 use crate::future::{self, FutureBase, Parts};
 use crate::host::{self, Call};
 use crate::inline;
+use crate::number;
 use crate::site;
 use crate::wait::{deadline, reach_in_time};
 
@@ -521,13 +522,16 @@ pub(crate) fn device_of(device: &Bound<'_, PyAny>) -> PyResult<clika_runtime::De
 
 /// The handle in what `__cuda_stream__` returns: a version and a handle.
 fn handle_from<'py>(answer: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let pair: PyResult<(u64, Bound<'py, PyAny>)> = answer.extract();
-    pair.map(|(_version, handle)| handle).map_err(|_| {
-        PyTypeError::new_err(
-            "native_handle must have a __cuda_stream__ that returns a version and a handle, as two \
-             integers",
-        )
-    })
+    if let Ok((version, handle)) = answer.extract::<(Bound<'py, PyAny>, Bound<'py, PyAny>)>()
+        && let Some(version) = number::integer(&version)?
+        && version.extract::<u64>().is_ok()
+    {
+        return Ok(handle);
+    }
+    Err(PyTypeError::new_err(
+        "native_handle must have a __cuda_stream__ that returns a version and a handle, as two \
+         integers",
+    ))
 }
 
 /// The native handle that an argument is: an integer, or an object that speaks `__cuda_stream__`.

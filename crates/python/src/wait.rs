@@ -4,11 +4,13 @@ use std::time::{Duration, Instant};
 
 use clika_runtime::Error;
 use clika_runtime::foreign::{self, Point, Position, Positions, Visitor, Wait};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
+use pyo3::types::PyInt;
 
 use crate::exceptions::{invalid_argument, raised};
 use crate::gate::detached;
+use crate::number;
 
 /// How long a thread waits before it looks for signals. Ctrl-C is answered within 0.2 s.
 const SLICE: Duration = Duration::from_millis(50);
@@ -22,19 +24,19 @@ pub(crate) fn deadline(timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Deadline>
         return Ok(None);
     };
     let py = timeout.py();
-    let seconds: f64 =
-        timeout
-            .extract()
-            .map_err(|error: PyErr| match timeout.get_type().name() {
-                // An integer too large for a float is a value error; anything else is no number.
-                Ok(_) if error.is_instance_of::<pyo3::exceptions::PyOverflowError>(py) => {
-                    invalid_argument(py, "timeout is too large: pass None to wait for ever")
-                }
-                Ok(name) => PyTypeError::new_err(format!(
-                    "timeout must be a number of seconds or None, not {name}"
-                )),
-                Err(error) => error,
-            })?;
+    let seconds = number::float(timeout).map_err(|error| {
+        if timeout.is_instance_of::<PyInt>() && error.is_instance_of::<PyOverflowError>(py) {
+            invalid_argument(py, "timeout is too large: pass None to wait for ever")
+        } else {
+            error
+        }
+    })?;
+    let Some(seconds) = seconds else {
+        return Err(PyTypeError::new_err(format!(
+            "timeout must be a number of seconds or None, not {}",
+            timeout.get_type().name()?
+        )));
+    };
     if seconds.is_nan() || seconds < 0.0 {
         return Err(invalid_argument(
             py,

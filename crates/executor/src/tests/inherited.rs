@@ -1,6 +1,8 @@
 //! Promise 13, where the public interface cannot reach: a fork may find any lock held by a thread
 //! that does not exist in the child. Nothing that the child can call may take one.
-#![allow(unsafe_code, reason = "forking, and waiting for the child")]
+
+#[path = "../../tests/executor/child.rs"]
+mod child;
 
 use std::future::Future as _;
 use std::mem::ManuallyDrop;
@@ -9,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
+use self::child::fork;
 use crate::{
     AsyncWait, Config, Executor, ForeignThread, Host, Kind, Mark, Native, Next, Operation, Refused,
 };
@@ -25,27 +28,6 @@ fn executor() -> Executor {
 
 fn soon() -> Option<Instant> {
     Some(Instant::now() + Duration::from_secs(60))
-}
-
-/// Forks; the child runs `body`, and its alarm ends it if it hangs.
-fn fork(body: impl FnOnce()) {
-    // SAFETY: the C library makes its allocator usable in the child, which takes no other lock:
-    // that is what is being tested.
-    match unsafe { libc::fork() } {
-        0 => {
-            // SAFETY: plain calls; `_exit` runs no destructors of what the parent owns.
-            unsafe { libc::alarm(10) };
-            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
-            // SAFETY: as above.
-            unsafe { libc::_exit(i32::from(outcome.is_err())) }
-        }
-        child => {
-            let mut status = 0;
-            // SAFETY: waits for the child that was just made, and fills `status`.
-            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-            assert_eq!(status, 0, "the child hangs or fails");
-        }
-    }
 }
 
 struct Function;

@@ -12,6 +12,8 @@
     reason = "tests stand outside of what the bans are there for: a panic is how they fail"
 )]
 
+#[cfg(unix)]
+mod child;
 mod deadlock;
 mod failure;
 mod foreign;
@@ -23,6 +25,8 @@ mod positions;
 #[cfg(unix)]
 mod process;
 mod programs;
+#[cfg(target_os = "linux")]
+mod rest;
 mod shutdown;
 mod stress;
 mod support;

@@ -4,14 +4,16 @@
 //! Most tests here run in a process of their own: the test itself, started again for this one.
 #![allow(unsafe_code, reason = "calls into the C library")]
 
-use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use clika_executor::{Executor, ForeignThread, Kind, Next, Operation, Point, Refused, generation};
 
+use super::child::fork;
+#[cfg(target_os = "linux")]
+use super::rest::at_rest;
 use super::support::{
     FOREVER, Gate, enter, executor, hold_workers, host, native, soon, synchronize, threads, wait,
     workers,
@@ -44,29 +46,6 @@ fn in_a_process_of_its_own(test: &str, body: impl FnOnce()) {
                 process.kill().unwrap();
                 panic!("hangs");
             }
-        }
-    }
-}
-
-/// Forks; the child runs `body` and must come to its end. A child that hangs is ended by its alarm.
-#[track_caller]
-fn fork(body: impl FnOnce()) {
-    // SAFETY: the C library makes its allocator usable in the child; the child uses nothing else
-    // that another thread may have held, which is what is being tested.
-    match unsafe { libc::fork() } {
-        0 => {
-            // SAFETY: plain calls; `_exit` runs no destructors of what the parent owns.
-            unsafe { libc::alarm(20) };
-            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
-            // SAFETY: as above.
-            unsafe { libc::_exit(i32::from(outcome.is_err())) }
-        }
-        child => {
-            let mut status = 0;
-            // SAFETY: waits for the child that was just made, and fills `status`.
-            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-            let status = std::process::ExitStatus::from_raw(status);
-            assert!(status.success(), "the child: {status}");
         }
     }
 }
@@ -351,39 +330,29 @@ fn promise_09_workers_take_no_signal_from_the_program() {
     assert!(!is_blocked(libc::SIGINT), "the submitter's own mask");
 }
 
-/// The processor time that this process has used.
-fn processor_time() -> Duration {
-    // SAFETY: fills a plain value.
-    let time = unsafe {
-        let mut time = std::mem::zeroed();
-        libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time);
-        time
-    };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
+#[cfg(target_os = "linux")]
 #[test]
 fn promise_09_waiting_and_idling_cost_no_processor_time() {
     in_a_process_of_its_own(
         "promise_09_waiting_and_idling_cost_no_processor_time",
         || {
             let executor = executor();
-            let (gate, strand) = (Gate::default(), executor.strand(None));
+            let strand = executor.strand(None);
             wait(&strand.push_at(native(|| ())).unwrap());
-            let held = {
-                let gate = gate.clone();
-                strand.push_at(host(move || gate.pass())).unwrap()
-            };
-            gate.await_waiting(1);
-            let before = processor_time();
-            let second = Some(Instant::now() + Duration::from_secs(1));
-            assert!(!held.wait().unwrap().until(second));
-            let used = processor_time() - before;
-            assert!(
-                used < Duration::from_millis(100),
-                "a second of waiting took {used:?}"
-            );
-            gate.open();
+            let (open, opened) = mpsc::channel::<()>();
+            let (begin, begun) = mpsc::channel();
+            let hold = host(move || {
+                begin.send(()).unwrap();
+                let _ = opened.recv();
+            });
+            let held = strand.push_at(hold).unwrap();
+            begun.recv().unwrap();
+            at_rest(|| {
+                let second = Some(Instant::now() + Duration::from_secs(1));
+                assert!(!held.wait().unwrap().until(second));
+            });
+            drop(open);
+            assert!(executor.drain(soon()));
         },
     );
 }

@@ -1,11 +1,10 @@
 //! Memory and threads that cannot be had, one after the other: each time a typed error, and the
 //! runtime goes on.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use clika_runtime::foreign::faults::{Fault, plan};
 use clika_runtime::{Buffer, Error, Stream};
 
+use crate::child::answer_of_child;
 use crate::process::{AS_IT_IS, alone};
 use crate::{CPU, live_bytes};
 
@@ -95,43 +94,13 @@ fn promise_15_each_allocation_may_fail_and_nothing_leaks() {
     });
 }
 
-/// Runs `body` in a forked child, which must end well and soon: what it returned.
-#[expect(unsafe_code, reason = "the standard library does not fork")]
-fn in_child(body: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the child runs `body` and ends without returning, so nothing of the parent's test runs
-    // twice; `body` uses only what promises to work after a fork, and the allocator does.
-    let status = unsafe {
-        match libc::fork() {
-            0 => {
-                // A child that hangs is ended by the alarm.
-                libc::alarm(60);
-                let outcome = catch_unwind(AssertUnwindSafe(body));
-                libc::_exit(outcome.map_or(1, |struck| if struck { 0 } else { 2 }));
-            }
-            child => {
-                assert!(child > 0, "{}", std::io::Error::last_os_error());
-                let mut status = 0;
-                assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
-                status
-            }
-        }
-    };
-    assert!(
-        libc::WIFEXITED(status),
-        "the child hung and was ended: {status}"
-    );
-    let code = libc::WEXITSTATUS(status);
-    assert!(code != 1, "the child failed");
-    code == 0
-}
-
 #[test]
 fn promise_15_each_thread_may_be_refused_and_the_runtime_starts_or_goes_on() {
     // Each child starts a runtime of its own, whose threads come one after the other.
     let settings = [("CLIKA_WORKERS", "4"), ("CLIKA_HOST_THREADS", "4")];
     alone(&settings, || {
         let mut n = 1;
-        while in_child(|| strike(Fault::Thread, n, Error::is_device)) {
+        while answer_of_child(|| strike(Fault::Thread, n, Error::is_device)) {
             n += 1;
         }
         assert!(n > 2, "{n}");

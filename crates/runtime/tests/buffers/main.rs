@@ -9,21 +9,33 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod basics;
+#[path = "../shared/check.rs"]
+mod check;
+#[cfg(unix)]
+#[path = "../shared/child.rs"]
+mod child;
 #[cfg(debug_assertions)]
 mod faults;
-#[path = "../promises/gate.rs"]
+#[path = "../shared/gate.rs"]
 mod gate;
 mod input;
 mod order;
-#[path = "../promises/process.rs"]
+#[path = "../shared/process.rs"]
 #[expect(dead_code, reason = "the tests of the promises use all of it")]
 mod process;
 mod programs;
+#[path = "../shared/scarcity.rs"]
+mod scarcity;
+#[path = "../shared/stage.rs"]
+mod stage;
 mod stress;
-#[path = "../promises/watchdog.rs"]
+#[path = "../shared/waiting.rs"]
+#[expect(dead_code, reason = "the tests of the promises use all of it")]
+mod waiting;
+#[path = "../shared/watchdog.rs"]
 mod watchdog;
-
-use std::thread;
+#[path = "../shared/work.rs"]
+mod work;
 
 use clika_runtime::{Buffer, Device, Stream};
 
@@ -52,11 +64,4 @@ fn holding(bytes: &[u8]) -> Buffer {
 /// Bytes in use.
 fn live_bytes() -> usize {
     CPU.memory_stats().unwrap().live_bytes
-}
-
-/// Waits for what another thread is about to bring about.
-fn until(condition: impl Fn() -> bool) {
-    while !condition() {
-        thread::yield_now();
-    }
 }

@@ -9,8 +9,9 @@ use clika_runtime::{Buffer, Error, Stream};
 
 use crate::gate::Gate;
 use crate::process::{AS_IT_IS, alone};
+use crate::waiting::until;
 use crate::watchdog::watch;
-use crate::{CPU, default_stream, fresh, holding, live_bytes, stream, until};
+use crate::{CPU, default_stream, fresh, holding, live_bytes, stream};
 
 #[test]
 fn promise_4_readers_of_one_buffer_are_inside_at_once() {
@@ -418,42 +419,8 @@ fn promise_4_a_copied_source_has_been_read_when_the_call_returns() {
 
 #[cfg(unix)]
 mod fork {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-
     use super::*;
-
-    /// Runs `body` in a forked child, which must end well and soon.
-    #[expect(unsafe_code, reason = "the standard library does not fork")]
-    fn in_child(body: impl FnOnce()) {
-        // SAFETY: the child runs `body` and ends without returning, so nothing of the parent's test
-        // runs twice; `body` uses only what promises to work after a fork, and the allocator does.
-        let status = unsafe {
-            match libc::fork() {
-                0 => {
-                    // A child that hangs is ended by the alarm.
-                    libc::alarm(60);
-                    let outcome = catch_unwind(AssertUnwindSafe(body));
-                    libc::_exit(i32::from(outcome.is_err()));
-                }
-                child => {
-                    assert!(child > 0, "{}", std::io::Error::last_os_error());
-                    let mut status = 0;
-                    assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
-                    status
-                }
-            }
-        };
-        assert_eq!(status, 0, "the child failed, or hung and was ended");
-    }
-
-    #[track_caller]
-    fn refused<T>(outcome: Result<T, Error>) {
-        let Err(error) = outcome else {
-            panic!("it was not refused")
-        };
-        assert!(error.is_device(), "{error:?}");
-        assert!(error.to_string().contains("forked"), "{error}");
-    }
+    use crate::child::{in_child, refused};
 
     fn every_use_is_refused(inherited: &Buffer, on: &Stream) {
         let own = holding(&[1; 8]);

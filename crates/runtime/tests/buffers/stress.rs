@@ -7,8 +7,11 @@ use clika_runtime::{Buffer, foreign};
 
 use crate::gate::Gate;
 use crate::process::{AS_IT_IS, alone};
+#[cfg(target_os = "linux")]
+use crate::scarcity::with_address_space;
+use crate::waiting::until;
 use crate::watchdog::watch;
-use crate::{CPU, default_stream, fresh, holding, live_bytes, stream, until};
+use crate::{CPU, default_stream, fresh, holding, live_bytes, stream};
 
 /// Submits a chain of `links` temporaries ahead of a first operation that is held. Each link touches
 /// one byte of the one before and of its own, which is memory all the same.
@@ -234,29 +237,6 @@ fn promise_15_a_buffer_larger_than_memory_fails_its_writer_and_leaves_the_rest()
     });
 }
 
-/// Runs `body` while this process cannot get more than a little address space.
-#[cfg(target_os = "linux")]
-#[expect(unsafe_code, reason = "the standard library sets no limits")]
-fn without_address_space(body: impl FnOnce()) {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
-    let mut usual = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: the calls read and write the places they are given, and nowhere else.
-    unsafe {
-        assert_eq!(libc::getrlimit(libc::RLIMIT_AS, &raw mut usual), 0);
-        let scarce = libc::rlimit {
-            rlim_cur: pages * 4096 + (32 << 20),
-            ..usual
-        };
-        assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &raw const scarce), 0);
-        body();
-        assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &raw const usual), 0);
-    }
-}
-
 #[cfg(target_os = "linux")]
 #[test]
 fn promise_15_memory_that_the_system_refuses_is_an_error_and_counts_as_none() {
@@ -266,7 +246,7 @@ fn promise_15_memory_that_the_system_refuses_is_an_error_and_counts_as_none() {
         stream.fill(&large, 0..1, 0_u8).unwrap();
         stream.synchronize().unwrap();
         let another = fresh(nbytes);
-        without_address_space(|| {
+        with_address_space(32 << 20, || {
             stream.fill(&another, 0..1, 0_u8).unwrap();
             assert!(stream.synchronize().unwrap_err().is_out_of_memory());
             assert_eq!(CPU.memory_stats().unwrap().live_blocks, 1);

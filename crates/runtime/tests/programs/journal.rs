@@ -1,50 +1,10 @@
 //! The work of a program, and the journal in which it notes that it ran.
 
 use std::collections::HashMap;
-use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, ThreadId};
 
-use clika_runtime::Error;
-
-use crate::{Ends, Work};
-
-/// An operation: no two of any program have the same number.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Id(u64);
-
-impl Id {
-    pub(crate) fn next() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        Self(NEXT.fetch_add(1, Ordering::Relaxed))
-    }
-
-    /// The operation that a message speaks of.
-    pub(crate) fn in_text(text: &str) -> Option<Self> {
-        let (_, rest) = text.split_once("planned failure ")?;
-        let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
-        digits.parse().ok().map(Self)
-    }
-
-    /// The operation whose failure an error is, or names as its cause.
-    pub(crate) fn in_error(error: &Error) -> Option<Self> {
-        let source = std::error::Error::source(error).map(ToString::to_string);
-        Self::in_text(&error.to_string()).or_else(|| Self::in_text(&source?))
-    }
-}
-
-impl fmt::Debug for Id {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "#{}", self.0)
-    }
-}
-
-impl fmt::Display for Id {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "planned failure {};", self.0)
-    }
-}
+use crate::work::{Id, Work};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moment {
@@ -66,13 +26,9 @@ impl Journal {
         let journal = self.clone();
         move || {
             journal.note(id, Moment::Start);
-            let sum = (0..work.length).fold(0, |sum, n| std::hint::black_box(sum ^ n));
+            let value = work.spend_time();
             journal.note(id, Moment::End);
-            match work.ends {
-                Ends::Well => Ok(sum),
-                Ends::WithAnError => Err(id.to_string()),
-                Ends::WithAPanic => panic!("{id}"),
-            }
+            work.end(id).map(|()| value)
         }
     }
 

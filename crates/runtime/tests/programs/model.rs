@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::Ends;
-use crate::journal::{Id, Runs};
+use crate::journal::Runs;
+use crate::work::{Ends, Id};
 
 /// A point of a stream's timeline, and the epoch it belongs to.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,5 @@
 //! Programs whose calls take effect in one order, on several threads, against the model.
 
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -9,9 +8,12 @@ use proptest::prelude::{Just, any, prop_oneof};
 use proptest::strategy::Strategy;
 use proptest::test_runner::TestCaseError;
 
-use crate::journal::{Id, Journal};
+use crate::check::check;
+use crate::journal::Journal;
 use crate::model::{Expected, Mark, Model};
-use crate::{Work, any_work, check, reports};
+use crate::waiting::block_on;
+use crate::work::{Id, Work, any_work};
+use crate::{reports, stage};
 
 /// Picks one of what there is when the step is taken.
 type Pick = u8;
@@ -376,66 +378,15 @@ impl World {
     }
 }
 
-fn block_on<F: std::future::IntoFuture>(future: F) -> F::Output {
-    struct Unpark(thread::Thread);
-    impl std::task::Wake for Unpark {
-        fn wake(self: std::sync::Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = std::sync::Arc::new(Unpark(thread::current())).into();
-    let mut future = std::pin::pin!(future.into_future());
-    loop {
-        let mut context = std::task::Context::from_waker(&waker);
-        if let std::task::Poll::Ready(value) = future.as_mut().poll(&mut context) {
-            return value;
-        }
-        thread::park();
-    }
-}
-
-/// The world and whose turn it is: steps are taken one after the other, by several threads.
-struct Stage {
-    state: Mutex<(usize, Result<World, String>)>,
-    next: Condvar,
-}
-
-impl Stage {
-    /// Takes the steps of one thread.
-    fn play(&self, thread: usize, program: &Program) {
-        for (place, (by, step)) in program.steps.iter().enumerate() {
-            if *by == thread {
-                let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-                let mut state = self
-                    .next
-                    .wait_while(state, |state| state.0 < place)
-                    .unwrap();
-                state.0 = place + 1;
-                if let Ok(world) = &mut state.1
-                    && let Err(problem) = world.take_step(step)
-                {
-                    state.1 = Err(format!("step {place}, {step:?}: {problem}"));
-                }
-                self.next.notify_all();
-            }
-        }
-    }
-}
-
 fn run(program: &Program) -> Result<(), TestCaseError> {
     let _ = Stream::default_stream(Device::cpu()).unwrap().synchronize();
     reports::take();
-    let stage = Stage {
-        state: Mutex::new((0, Ok(World::new()))),
-        next: Condvar::new(),
-    };
-    thread::scope(|scope| {
-        for thread in 0..program.threads {
-            let stage = &stage;
-            scope.spawn(move || stage.play(thread, program));
-        }
-    });
-    let world = stage.state.into_inner().unwrap().1;
+    let world = stage::in_turns(
+        World::new(),
+        program.threads,
+        &program.steps,
+        World::take_step,
+    );
     world.and_then(World::end).map_err(TestCaseError::fail)
 }
 

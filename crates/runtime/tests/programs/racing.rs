@@ -1,16 +1,17 @@
 //! Programs whose threads call freely: what must hold in every order.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Barrier, Mutex, PoisonError};
-use std::thread;
+use std::sync::{Mutex, PoisonError};
 
 use clika_runtime::{Device, Error, Event, Future, Stream};
 use proptest::prelude::{Just, any, prop_oneof};
 use proptest::strategy::Strategy;
 use proptest::test_runner::TestCaseError;
 
-use crate::journal::{Id, Journal, Runs};
-use crate::{Ends, Work, any_work, check, reports};
+use crate::check::check;
+use crate::journal::{Journal, Runs};
+use crate::work::{Ends, Id, Work, any_work};
+use crate::{reports, stage};
 
 /// Places for events that all threads share.
 const SLOTS: usize = 4;
@@ -71,7 +72,6 @@ struct World {
     streams: Vec<Stream>,
     slots: Mutex<[Option<Event>; SLOTS]>,
     journal: Journal,
-    start: Barrier,
 }
 
 /// What one thread knows of what it did.
@@ -213,7 +213,6 @@ impl Account {
 
 fn play(steps: &[Step], world: &World) -> Account {
     let mut account = Account::default();
-    world.start.wait();
     steps.iter().for_each(|step| account.take_step(step, world));
     account.futures.clear();
     account
@@ -231,25 +230,12 @@ fn run(program: &Program) -> Result<(), TestCaseError> {
     let mut streams = vec![Stream::default_stream(Device::cpu()).unwrap()];
     let _ = streams[0].synchronize();
     streams.resize_with(program.streams, || Stream::create(Device::cpu()).unwrap());
-    let start = Barrier::new(program.threads.len());
     let world = World {
         streams,
         slots: Mutex::default(),
         journal: Journal::default(),
-        start,
     };
-    let accounts: Vec<Account> = thread::scope(|scope| {
-        let world = &world;
-        let threads: Vec<_> = program
-            .threads
-            .iter()
-            .map(|steps| scope.spawn(|| play(steps, world)))
-            .collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap())
-            .collect()
-    });
+    let accounts = stage::racing(&program.threads, |steps| play(steps, &world));
     let mut acknowledged: BTreeSet<Id> = accounts
         .iter()
         .flat_map(|a| a.acknowledged.clone())

@@ -4,7 +4,7 @@ use std::sync::{Mutex, Once, PoisonError};
 
 use clika_runtime::foreign::{self, Binding, Reporter};
 
-use crate::journal::Id;
+use crate::work::{self, Id};
 
 static REPORTED: Mutex<Vec<Id>> = Mutex::new(Vec::new());
 
@@ -16,16 +16,8 @@ pub(crate) fn collect() {
             reporter,
             recruiter: || Ok(()),
         });
-        let usual = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            if info
-                .payload_as_str()
-                .is_none_or(|text| Id::in_text(text).is_none())
-            {
-                usual(info);
-            }
-        }));
     });
+    work::hush();
 }
 
 fn reporter() -> Reporter {

@@ -194,7 +194,7 @@ fn promise_03_a_future_made_inside_is_done_on_return() {
         let (one, two) = (inner.call(|| 1).unwrap(), inner.call_host(|| 2).unwrap());
         assert!(one.is_done() && two.is_done());
         assert!(!one.cancel() && !one.is_cancelled());
-        let two = crate::wait::block_on(two).unwrap();
+        let two = crate::waiting::block_on(two).unwrap();
         one.wait_timeout(Duration::ZERO).unwrap() + two
     });
     assert_eq!(sum.unwrap().wait().unwrap(), 3);

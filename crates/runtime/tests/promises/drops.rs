@@ -9,7 +9,7 @@ use crate::log::Log;
 use crate::process::{AS_IT_IS, alone};
 use crate::stream;
 use crate::threads;
-use crate::wait::until;
+use crate::waiting::until;
 use crate::watchdog::watch;
 
 #[test]

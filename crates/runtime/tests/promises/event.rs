@@ -10,7 +10,7 @@ use clika_runtime::{Event, Stream};
 use crate::gate::Gate;
 use crate::log::Log;
 use crate::stream;
-use crate::wait::block_on;
+use crate::waiting::block_on;
 use crate::watchdog::watch;
 
 #[test]

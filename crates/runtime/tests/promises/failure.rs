@@ -14,7 +14,7 @@ use crate::log::Log;
 use crate::panic::throw;
 use crate::stream;
 use crate::threads;
-use crate::wait::{begin, block_on};
+use crate::waiting::{begin, block_on};
 use crate::watchdog::watch;
 
 /// Submits work that fails with `text`.
@@ -235,7 +235,7 @@ fn promise_07_polling_acknowledges_nothing() {
     let _watchdog = watch();
     let (stream, log) = (stream(), Log::new());
     let future = stream.call(|| throw("broken")).unwrap();
-    crate::wait::until(|| stream.query_idle() && future.is_done());
+    crate::waiting::until(|| stream.query_idle() && future.is_done());
     assert!(!future.is_cancelled() && !future.cancel());
     assert_eq!(stream.pending(), 0);
     let _ = format!("{stream:?} {future:?}");

@@ -2,7 +2,6 @@
 #![cfg(unix)]
 
 use std::future::IntoFuture;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,45 +9,13 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use clika_runtime::{Device, Error, Stream, shutdown};
+use clika_runtime::{Device, Stream, shutdown};
 
+use crate::child::{in_child, refused};
 use crate::gate::Gate;
 use crate::process::{AS_IT_IS, alone};
 use crate::stream;
-use crate::wait::{begin, block_on, until};
-
-/// Runs `body` in a forked child, which must end well and soon.
-#[expect(unsafe_code, reason = "the standard library does not fork")]
-fn in_child(body: impl FnOnce()) {
-    // SAFETY: the child runs `body` and ends without returning, so nothing of the parent's test
-    // runs twice; `body` uses only what promises to work after a fork, and the allocator does.
-    let status = unsafe {
-        match libc::fork() {
-            0 => {
-                // A child that hangs is ended by the alarm.
-                libc::alarm(60);
-                let outcome = catch_unwind(AssertUnwindSafe(body));
-                libc::_exit(i32::from(outcome.is_err()));
-            }
-            child => {
-                assert!(child > 0, "{}", std::io::Error::last_os_error());
-                let mut status = 0;
-                assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
-                status
-            }
-        }
-    };
-    assert_eq!(status, 0, "the child failed, or hung and was ended");
-}
-
-#[track_caller]
-fn refused<T>(outcome: Result<T, Error>) {
-    let Err(error) = outcome else {
-        panic!("it was not refused")
-    };
-    assert!(error.is_device(), "{error:?}");
-    assert!(error.to_string().contains("forked"), "{error}");
-}
+use crate::waiting::{begin, block_on, until};
 
 /// The outcome of an await that must not have to wait.
 fn at_once<F: IntoFuture>(future: F) -> F::Output {

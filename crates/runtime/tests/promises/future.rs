@@ -12,7 +12,7 @@ use crate::gate::Gate;
 use crate::log::Log;
 use crate::panic::throw;
 use crate::stream;
-use crate::wait::{begin, block_on, until};
+use crate::waiting::{begin, block_on, until};
 use crate::watchdog::watch;
 
 #[test]

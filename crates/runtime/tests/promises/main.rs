@@ -5,6 +5,9 @@
 //! may end or fork, it runs itself again in a process of its own.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+#[cfg(unix)]
+#[path = "../shared/child.rs"]
+mod child;
 mod deadlock;
 mod default_stream;
 mod device;
@@ -13,19 +16,29 @@ mod event;
 mod failure;
 mod fork;
 mod future;
+#[path = "../shared/gate.rs"]
 mod gate;
 mod host_work;
 mod log;
 mod many_streams;
 mod order;
 mod panic;
+#[path = "../shared/process.rs"]
 mod process;
 mod report;
+#[cfg(target_os = "linux")]
+#[path = "../../../executor/tests/executor/rest.rs"]
+mod rest;
 mod scarce;
+#[path = "../shared/scarcity.rs"]
+mod scarcity;
 mod shutdown;
 mod stream;
 mod threads;
 mod wait;
+#[path = "../shared/waiting.rs"]
+mod waiting;
+#[path = "../shared/watchdog.rs"]
 mod watchdog;
 
 use clika_runtime::{Device, Stream};

@@ -8,7 +8,7 @@ use clika_runtime::{Device, Stream};
 use crate::gate::Gate;
 use crate::panic::throw;
 use crate::process::{AS_IT_IS, Left, alone};
-use crate::wait::{begin, block_on, until};
+use crate::waiting::{begin, block_on, until};
 
 /// A stream whose only work has failed.
 fn failed_stream(text: &'static str) -> Stream {

@@ -5,33 +5,11 @@ use clika_runtime::{Device, Error, Stream};
 
 use crate::log::Log;
 use crate::process::{AS_IT_IS, alone};
+use crate::scarcity::with_address_space;
 
 /// Runs `body` while this process cannot get the address space for another thread's stack.
-#[expect(unsafe_code, reason = "the standard library sets no limits")]
 fn without_new_threads<T>(body: impl FnOnce() -> T) -> T {
-    let mut usual = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: the calls read and write the places they are given, and nowhere else.
-    unsafe {
-        assert_eq!(libc::getrlimit(libc::RLIMIT_AS, &raw mut usual), 0);
-        let scarce = libc::rlimit {
-            rlim_cur: address_space() + (1 << 20),
-            ..usual
-        };
-        assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &raw const scarce), 0);
-        let result = body();
-        assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &raw const usual), 0);
-        result
-    }
-}
-
-/// The bytes of address space that this process has.
-fn address_space() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
-    pages * 4096
+    with_address_space(1 << 20, body)
 }
 
 fn refused<T>(outcome: Result<T, Error>) {

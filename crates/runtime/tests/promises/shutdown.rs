@@ -13,7 +13,7 @@ use crate::log::Log;
 use crate::process::{AS_IT_IS, alone};
 use crate::stream;
 use crate::threads;
-use crate::wait::{begin, block_on};
+use crate::waiting::{begin, block_on};
 
 /// Checks that nothing can be submitted any more.
 fn refuses_work(stream: &Stream) {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::wait::until;
+use crate::waiting::until;
 
 /// The names of all threads, cut at fifteen letters as the system does.
 pub(crate) fn names() -> Vec<String> {

@@ -1,11 +1,11 @@
-//! Waits on the host: time limits, `await`, and the helpers that the other tests wait with.
+//! Waits on the host: time limits and `await`.
 
 use std::future::IntoFuture;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::task::{Poll, Wake, Waker};
+use std::thread;
 use std::time::Duration;
 
 use clika_runtime::{Event, EventWait, Future, FutureWait, Stream, StreamWait};
@@ -14,52 +14,8 @@ use crate::gate::Gate;
 use crate::log::Log;
 use crate::process::{AS_IT_IS, alone};
 use crate::stream;
+use crate::waiting::{begin, block_on, poll, until};
 use crate::watchdog::watch;
-
-/// Wakes the thread that sleeps in [`block_on`].
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// The smallest async runtime there is.
-pub(crate) fn block_on<F: IntoFuture>(future: F) -> F::Output {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut future = pin!(future.into_future());
-    loop {
-        if let Poll::Ready(value) = poll(future.as_mut(), &waker) {
-            return value;
-        }
-        thread::park();
-    }
-}
-
-/// Begins to wait and leaves it at that: the wait is under way when this returns.
-pub(crate) fn begin<F: IntoFuture>(future: F) -> F::IntoFuture
-where
-    F::IntoFuture: Unpin,
-{
-    let mut wait = future.into_future();
-    assert!(
-        poll(Pin::new(&mut wait), Waker::noop()).is_pending(),
-        "there was nothing to wait for"
-    );
-    wait
-}
-
-fn poll<F: std::future::Future>(future: Pin<&mut F>, waker: &Waker) -> Poll<F::Output> {
-    future.poll(&mut Context::from_waker(waker))
-}
-
-/// Returns once `condition` holds.
-pub(crate) fn until(condition: impl Fn() -> bool) {
-    while !condition() {
-        thread::yield_now();
-    }
-}
 
 #[derive(Default)]
 struct Wakes(AtomicU32);
@@ -257,38 +213,21 @@ fn promise_08_a_waker_that_panics_harms_nobody() {
     assert_eq!(log.take(), ["after"]);
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn promise_09_a_sleeping_wait_costs_no_processor_time() {
     alone(AS_IT_IS, || {
         let stream = stream();
         let gate = Gate::begun_on(&stream);
-        let before = processor_time();
-        for _ in 0..2 {
-            let half = Duration::from_millis(500);
-            assert!(stream.synchronize_timeout(half).unwrap_err().is_timeout());
-        }
-        let spent = processor_time() - before;
-        // Nothing else happens in this process: spinning would have cost a second.
-        assert!(spent < Duration::from_millis(300), "{spent:?}");
+        crate::rest::at_rest(|| {
+            for _ in 0..2 {
+                let half = Duration::from_millis(500);
+                assert!(stream.synchronize_timeout(half).unwrap_err().is_timeout());
+            }
+        });
         gate.open();
         stream.synchronize().unwrap();
     });
-}
-
-/// The processor time that this process has used.
-#[expect(unsafe_code, reason = "the standard library does not tell")]
-fn processor_time() -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the call writes to the place it is given, and nowhere else.
-    let status = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
-    assert_eq!(status, 0);
-    Duration::new(
-        time.tv_sec.unsigned_abs(),
-        u32::try_from(time.tv_nsec).unwrap(),
-    )
 }
 
 #[test]

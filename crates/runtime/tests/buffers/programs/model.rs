@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::Id;
+use crate::work::Id;
 
 /// Bytes; those that a partial write left are unknown.
 pub(super) type Bytes = Vec<Option<u8>>;
