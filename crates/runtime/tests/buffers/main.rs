@@ -14,6 +14,8 @@ mod faults;
 #[path = "../promises/gate.rs"]
 mod gate;
 mod input;
+#[path = "../promises/joined.rs"]
+mod joined;
 mod order;
 #[path = "../promises/process.rs"]
 #[expect(dead_code, reason = "the tests of the promises use all of it")]

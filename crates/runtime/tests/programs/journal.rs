@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, ThreadId};
 
+use clika_executor::sync::Mutex;
 use clika_runtime::Error;
 
 use crate::{Ends, Work};
@@ -77,14 +78,14 @@ impl Journal {
     }
 
     fn note(&self, id: Id, moment: Moment) {
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.0.lock();
         entries.push((id, moment, thread::current().id()));
     }
 
     /// What the journal says once all work is over. Fails if anything ran twice.
     pub(crate) fn read(&self) -> Result<Runs, String> {
         let mut runs = HashMap::<Id, Run>::new();
-        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = self.0.lock();
         for (place, &(id, moment, thread)) in entries.iter().enumerate() {
             match moment {
                 Moment::Start => {

@@ -19,9 +19,10 @@ mod reports;
 mod watchdog;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use clika_executor::sync::Mutex;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
 
@@ -65,7 +66,7 @@ fn check<P: fmt::Debug>(
 ) {
     // The default stream and the reports are one for the whole process.
     static TURN: Mutex<()> = Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = TURN.lock();
     let soak = if std::env::var("CLIKA_SOAK").is_ok_and(|soak| soak == "1") {
         50
     } else {

@@ -1,9 +1,10 @@
 //! Programs whose calls take effect in one order, on several threads, against the model.
 
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
+use clika_executor::sync::Mutex;
 use clika_runtime::{Device, Error, Event, Future, Stream};
 use proptest::prelude::{Just, any, prop_oneof};
 use proptest::strategy::Strategy;
@@ -394,30 +395,34 @@ fn block_on<F: std::future::IntoFuture>(future: F) -> F::Output {
     }
 }
 
-/// The world and whose turn it is: steps are taken one after the other, by several threads.
+/// The world and the turns of the threads: steps are taken one after the other.
 struct Stage {
-    state: Mutex<(usize, Result<World, String>)>,
-    next: Condvar,
+    world: Mutex<Result<World, String>>,
+    turns: Vec<Sender<()>>,
 }
 
 impl Stage {
     /// Takes the steps of one thread.
-    fn play(&self, thread: usize, program: &Program) {
+    fn play(&self, thread: usize, turn: &Receiver<()>, program: &Program) {
         for (place, (by, step)) in program.steps.iter().enumerate() {
             if *by == thread {
-                let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-                let mut state = self
-                    .next
-                    .wait_while(state, |state| state.0 < place)
-                    .unwrap();
-                state.0 = place + 1;
-                if let Ok(world) = &mut state.1
-                    && let Err(problem) = world.take_step(step)
+                turn.recv().unwrap();
+                let mut world = self.world.lock();
+                if let Ok(all) = &mut *world
+                    && let Err(problem) = all.take_step(step)
                 {
-                    state.1 = Err(format!("step {place}, {step:?}: {problem}"));
+                    *world = Err(format!("step {place}, {step:?}: {problem}"));
                 }
-                self.next.notify_all();
+                drop(world);
+                self.pass_on(place + 1, program);
             }
+        }
+    }
+
+    /// The next step is that at `place`.
+    fn pass_on(&self, place: usize, program: &Program) {
+        if let Some((by, _)) = program.steps.get(place) {
+            self.turns[*by].send(()).unwrap();
         }
     }
 }
@@ -425,17 +430,19 @@ impl Stage {
 fn run(program: &Program) -> Result<(), TestCaseError> {
     let _ = Stream::default_stream(Device::cpu()).unwrap().synchronize();
     reports::take();
-    let stage = Stage {
-        state: Mutex::new((0, Ok(World::new()))),
-        next: Condvar::new(),
-    };
+    let (turns, own): (_, Vec<_>) = (0..program.threads).map(|_| channel()).unzip();
+    let world = Mutex::new(Ok(World::new()));
+    let stage = Stage { world, turns };
+    stage.pass_on(0, program);
     thread::scope(|scope| {
-        for thread in 0..program.threads {
-            let stage = &stage;
-            scope.spawn(move || stage.play(thread, program));
-        }
+        let stage = &stage;
+        let play = |(thread, turn)| scope.spawn(move || stage.play(thread, &turn, program));
+        let threads: Vec<_> = own.into_iter().enumerate().map(play).collect();
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
     });
-    let world = stage.state.into_inner().unwrap().1;
+    let world = stage.world.into_inner();
     world.and_then(World::end).map_err(TestCaseError::fail)
 }
 

@@ -15,6 +15,7 @@ mod fork;
 mod future;
 mod gate;
 mod host_work;
+mod joined;
 mod log;
 mod many_streams;
 mod order;

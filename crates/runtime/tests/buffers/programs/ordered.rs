@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
+use clika_executor::sync::Mutex;
 use clika_runtime::{Buffer, Error, Future, Stream, View, ViewMut, foreign};
 use proptest::prelude::{Just, any, prop_oneof};
 use proptest::strategy::Strategy;
@@ -707,46 +708,52 @@ impl World {
     }
 }
 
-/// The world and whose turn it is: steps are taken one after the other, by several threads.
+/// The world and the turns of the threads: steps are taken one after the other.
 struct Stage {
-    state: Mutex<(usize, Result<World, String>)>,
-    next: Condvar,
+    world: Mutex<Result<World, String>>,
+    turns: Vec<Sender<()>>,
 }
 
 impl Stage {
     /// Takes the steps of one thread.
-    fn play(&self, thread: usize, program: &Program) {
+    fn play(&self, thread: usize, turn: &Receiver<()>, program: &Program) {
         for (place, (by, step)) in program.steps.iter().enumerate() {
             if *by == thread {
-                let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-                let mut state = self
-                    .next
-                    .wait_while(state, |state| state.0 < place)
-                    .unwrap();
-                state.0 = place + 1;
-                if let Ok(world) = &mut state.1
-                    && let Err(problem) = world.take_step(step)
+                turn.recv().unwrap();
+                let mut world = self.world.lock();
+                if let Ok(all) = &mut *world
+                    && let Err(problem) = all.take_step(step)
                 {
-                    state.1 = Err(format!("step {place}, {step:?}: {problem}"));
+                    *world = Err(format!("step {place}, {step:?}: {problem}"));
                 }
-                self.next.notify_all();
+                drop(world);
+                self.pass_on(place + 1, program);
             }
+        }
+    }
+
+    /// The next step is that at `place`.
+    fn pass_on(&self, place: usize, program: &Program) {
+        if let Some((by, _)) = program.steps.get(place) {
+            self.turns[*by].send(()).unwrap();
         }
     }
 }
 
 fn run(program: &Program) -> Result<(), TestCaseError> {
-    let stage = Stage {
-        state: Mutex::new((0, Ok(World::new(program)))),
-        next: Condvar::new(),
-    };
+    let (turns, own): (_, Vec<_>) = (0..program.threads).map(|_| channel()).unzip();
+    let world = Mutex::new(Ok(World::new(program)));
+    let stage = Stage { world, turns };
+    stage.pass_on(0, program);
     thread::scope(|scope| {
-        for thread in 0..program.threads {
-            let stage = &stage;
-            scope.spawn(move || stage.play(thread, program));
-        }
+        let stage = &stage;
+        let play = |(thread, turn)| scope.spawn(move || stage.play(thread, &turn, program));
+        let threads: Vec<_> = own.into_iter().enumerate().map(play).collect();
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
     });
-    let outcome = stage.state.into_inner().unwrap().1.and_then(World::end);
+    let outcome = stage.world.into_inner().and_then(World::end);
     // What a program that went wrong left behind must not harm the next one.
     assert!(foreign::executor().unwrap().drain(None));
     while default_stream().synchronize().is_err() {}
