@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::future::IntoFuture;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use clika_executor::sync::Mutex;
 use clika_executor::{AsyncWait, Failure, Point, Reason};
 
 use crate::error::Error;
@@ -37,7 +38,7 @@ pub struct Future<T> {
     value: Arc<Value<T>>,
 }
 
-/// Where the function leaves its value.
+/// Where the function leaves its value. No code of the user's runs under the lock.
 pub(crate) struct Value<T>(Mutex<State<T>>);
 
 enum State<T> {
@@ -91,7 +92,7 @@ impl<T: Send + 'static> Value<T> {
 
     /// Goes from waiting to `state`; `false` if it is past waiting.
     fn turn(&self, state: State<T>) -> bool {
-        let mut now = self.lock();
+        let mut now = self.0.lock();
         let waits = matches!(*now, State::Waiting);
         if waits {
             *now = state;
@@ -101,12 +102,12 @@ impl<T: Send + 'static> Value<T> {
 
     /// Leaves the value.
     pub(crate) fn fill(&self, value: T) {
-        *self.lock() = State::Done(value);
+        *self.0.lock() = State::Done(value);
     }
 
     /// Takes the value out, if it is there; else what is there stays.
     fn take(&self) -> Result<T, Missing> {
-        let mut now = self.lock();
+        let mut now = self.0.lock();
         match std::mem::replace(&mut *now, State::Taken) {
             State::Done(value) => Ok(value),
             State::Taken => Err(Missing::Taken),
@@ -119,11 +120,6 @@ impl<T: Send + 'static> Value<T> {
                 Err(Missing::NeverMade)
             }
         }
-    }
-
-    /// No code of the user's runs under this lock, so what it guards is whole even if poisoned.
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -234,7 +230,7 @@ impl<T: Send + 'static> Future<T> {
     /// Whether [`cancel`](Self::cancel) came in time.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        !self.stream.strand().is_inherited() && matches!(*self.value.lock(), State::Cancelled)
+        !self.stream.strand().is_inherited() && matches!(*self.value.0.lock(), State::Cancelled)
     }
 }
 

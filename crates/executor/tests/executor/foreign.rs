@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
+use clika_executor::sync::Mutex;
 use clika_executor::{Executor, Fault, ForeignThread, Kind, Next, Operation, Reason, Strand};
 
 use super::support::{
@@ -44,7 +45,7 @@ fn fallible(work: impl FnOnce() -> Result<(), Reason> + Send + 'static) -> Funct
 /// The language's threads: as many as the lane asks for.
 struct Language {
     executor: Arc<Executor>,
-    threads: std::sync::Mutex<Vec<std::thread::JoinHandle<()>>>,
+    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
 }
 
 impl Language {
@@ -59,7 +60,7 @@ impl Language {
         if self.executor.recruit() {
             let this = self.clone();
             let thread = std::thread::spawn(move || this.serve());
-            self.threads.lock().unwrap().push(thread);
+            self.threads.lock().push(thread);
         }
     }
 
@@ -91,7 +92,7 @@ impl Language {
     /// Closes the executor; every thread must leave.
     fn close(&self) {
         self.executor.close();
-        for thread in std::mem::take(&mut *self.threads.lock().unwrap()) {
+        for thread in std::mem::take(&mut *self.threads.lock()) {
             thread.join().unwrap();
         }
         assert_eq!(self.executor.threads()[2], 0, "threads are still counted");

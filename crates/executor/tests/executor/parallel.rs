@@ -5,11 +5,12 @@ use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 
 use clika_executor::Executor;
+use clika_executor::sync::Mutex;
 
 use super::support::{
     count, eventually, executor, hold_workers, host, native, panic_quietly, rounds, soon,
@@ -58,8 +59,8 @@ fn the_largest_ranges_do_not_overflow() {
     const HALF: usize = usize::MAX / 2 + 1;
     for executor in executors() {
         let ranges = Mutex::new(Vec::new());
-        executor.parallel_for(usize::MAX, HALF, |range| ranges.lock().unwrap().push(range));
-        let mut ranges = ranges.into_inner().unwrap();
+        executor.parallel_for(usize::MAX, HALF, |range| ranges.lock().push(range));
+        let mut ranges = ranges.into_inner();
         ranges.sort_by_key(|range| range.start);
         assert_eq!(ranges, [0..HALF, HALF..usize::MAX]);
     }
@@ -90,9 +91,9 @@ fn an_idle_worker_takes_part() {
     executor.parallel_for(2, 1, |_| {
         count(&came);
         eventually(|| came.load(SeqCst) == 2);
-        ran_by.lock().unwrap().push(std::thread::current().id());
+        ran_by.lock().push(std::thread::current().id());
     });
-    let ran_by = ran_by.into_inner().unwrap();
+    let ran_by = ran_by.into_inner();
     assert!(ran_by.contains(&std::thread::current().id()));
     assert_ne!(ran_by[0], ran_by[1]);
 }

@@ -9,17 +9,18 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
+use clika_executor::sync::Mutex;
 use clika_executor::{Executor, Failure, Fault, Host, Mark, Native, Point, Reason, Strand};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use super::support::{
-    Drops, Probe, Watchdog, count, panic_quietly, reporting, rounds, setting, soon, synchronize,
-    threads, wait, workers,
+    Drops, Probe, Watchdog, count, eventually, panic_quietly, reporting, rounds, setting, soon,
+    synchronize, threads, wait, workers,
 };
 
 const STRANDS: usize = 4;
@@ -252,7 +253,7 @@ struct Run {
     plan: Plan,
     threads: usize,
     executor: Executor,
-    points: Vec<OnceLock<Point>>,
+    points: Vec<Mutex<Option<Point>>>,
     ended: Vec<AtomicBool>,
     ran: Vec<AtomicUsize>,
     drops: Vec<Drops>,
@@ -267,7 +268,7 @@ impl Run {
         let size = plan.actions.len();
         let reported = Mutex::new(Vec::new());
         let executor = reporting(workers, move |failure| {
-            let mut reported = reported.lock().unwrap();
+            let mut reported = reported.lock();
             assert!(
                 !reported.iter().any(|other| Arc::ptr_eq(other, failure)),
                 "reported twice"
@@ -278,7 +279,7 @@ impl Run {
             plan,
             threads,
             executor,
-            points: (0..size).map(|_| OnceLock::new()).collect(),
+            points: (0..size).map(|_| Mutex::default()).collect(),
             ended: (0..size).map(|_| AtomicBool::new(false)).collect(),
             ran: (0..size).map(|_| AtomicUsize::new(0)).collect(),
             drops: (0..size).map(|_| Drops::default()).collect(),
@@ -292,7 +293,7 @@ impl Run {
 
     fn check(&self, holds: bool, what: impl FnOnce() -> String) {
         if !holds {
-            self.wrong.lock().unwrap().push(what());
+            self.wrong.lock().push(what());
         }
     }
 
@@ -340,12 +341,19 @@ impl Run {
     }
 
     fn publish(&self, at: usize, point: Point) {
-        assert!(self.points[at].set(point).is_ok());
+        assert!(self.points[at].lock().replace(point).is_none());
+    }
+
+    /// What the action has published so far.
+    fn published(&self, at: usize) -> Option<Point> {
+        self.points[at].lock().clone()
     }
 
     /// The point that the action refers to, as soon as the other thread has made it.
     fn referred(&self, at: usize) -> Option<Point> {
-        self.plan.refers[at].map(|other| self.points[other].wait().clone())
+        let other = self.plan.refers[at]?;
+        eventually(|| self.published(other).is_some());
+        self.published(other)
     }
 
     fn push(self: &Arc<Self>, at: usize, strand: &Arc<Strand>, work: Work, large: bool) {
@@ -424,12 +432,12 @@ impl Run {
         let Some(other) = self.plan.refers[at] else {
             return;
         };
-        let Some(point) = self.points[other].get() else {
+        let Some(point) = self.published(other) else {
             return;
         };
         match how {
             Look::Poll => drop(point.wait().unwrap().until(Some(Instant::now()))),
-            Look::Wait => wait(point),
+            Look::Wait => wait(&point),
             Look::Call => {
                 count(&self.calls[0]);
                 let (run, point) = (self.clone(), point.clone());
@@ -440,7 +448,7 @@ impl Run {
             }
         }
         if point.is_reached() {
-            self.expect_failure(other, point);
+            self.expect_failure(other, &point);
         }
     }
 
@@ -468,8 +476,8 @@ impl Run {
                     format!("action {at} was dropped {drops} times")
                 });
             }
-            if let Some(point) = self.points[at].get() {
-                self.expect_failure(at, point);
+            if let Some(point) = self.published(at) {
+                self.expect_failure(at, &point);
             }
         }
         assert_eq!(
@@ -477,7 +485,7 @@ impl Run {
             self.calls[1].load(SeqCst),
             "calls were lost"
         );
-        let wrong = self.wrong.lock().unwrap();
+        let wrong = self.wrong.lock();
         assert!(wrong.is_empty(), "{wrong:#?}");
     }
 }

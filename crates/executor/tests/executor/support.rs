@@ -2,11 +2,12 @@
 
 use std::any::Any;
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use clika_executor::sync::Mutex;
 use clika_executor::{
     Config, Executor, Failure, Host, Inside, Native, Operation, Point, Reason, Strand,
 };
@@ -221,12 +222,12 @@ impl<T> Log<T> {
     }
 
     pub(crate) fn add(&self, entry: T) {
-        self.0.lock().unwrap().push(entry);
+        self.0.lock().push(entry);
     }
 
     /// What was added so far.
     pub(crate) fn take(&self) -> Vec<T> {
-        std::mem::take(&mut self.0.lock().unwrap())
+        std::mem::take(&mut self.0.lock())
     }
 }
 

@@ -1,8 +1,9 @@
 //! Every size, offset and element: a documented value or a typed error.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use clika_executor::sync::Mutex;
 use clika_runtime::{Buffer, Error, Read, Stream};
 
 use crate::process::{AS_IT_IS, alone};
@@ -232,11 +233,11 @@ fn promise_17_buffers_of_no_size_are_written_and_read_as_any_other() {
         let noted = calls.clone();
         let kernel = move |range, all: &mut [u8]| {
             assert!(all.is_empty());
-            noted.lock().unwrap().push(range);
+            noted.lock().push(range);
         };
         stream.parallel_for(3, 1, a.update::<u8>(), kernel).unwrap();
         stream.synchronize().unwrap();
-        let mut calls = std::mem::take(&mut *calls.lock().unwrap());
+        let mut calls = std::mem::take(&mut *calls.lock());
         calls.sort_by_key(|range: &Range<usize>| range.start);
         assert_eq!(calls, [0..1, 1..2, 2..3]);
         assert!(b.view_mut::<u16>().unwrap().is_empty());
@@ -259,12 +260,12 @@ fn ranges(stream: &Stream, count: usize, grain: usize) -> Vec<Range<usize>> {
     let ranges = Arc::new(Mutex::new(vec![]));
     let noted = ranges.clone();
     let none = holding(&[]);
-    let kernel = move |range, _: &mut [u8]| noted.lock().unwrap().push(range);
+    let kernel = move |range, _: &mut [u8]| noted.lock().push(range);
     stream
         .parallel_for(count, grain, none.update::<u8>(), kernel)
         .unwrap();
     stream.synchronize().unwrap();
-    let mut ranges = std::mem::take(&mut *ranges.lock().unwrap());
+    let mut ranges = std::mem::take(&mut *ranges.lock());
     ranges.sort_by_key(|range: &Range<usize>| range.start);
     ranges
 }

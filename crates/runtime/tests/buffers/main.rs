@@ -19,6 +19,8 @@ mod faults;
 #[path = "../shared/gate.rs"]
 mod gate;
 mod input;
+#[path = "../promises/joined.rs"]
+mod joined;
 mod order;
 #[path = "../shared/process.rs"]
 #[expect(dead_code, reason = "the tests of the promises use all of it")]

@@ -1,11 +1,11 @@
 //! Many operations, streams and threads.
 
 use std::sync::{Arc, Weak};
-use std::thread;
 
 use clika_runtime::{Buffer, foreign};
 
 use crate::gate::Gate;
+use crate::joined::joined;
 use crate::process::{AS_IT_IS, alone};
 #[cfg(target_os = "linux")]
 use crate::scarcity::with_address_space;
@@ -139,10 +139,10 @@ fn promise_4_opposite_orders_of_arguments_lock_nobody_out() {
     const ROUNDS: u64 = 20_000;
     let buffers = [holding(&[0; 8]), holding(&[0; 8])];
     let streams = [stream(), default_stream()];
-    thread::scope(|scope| {
+    joined(|threads| {
         for n in 0..4 {
             let (first, second, stream) = (&buffers[n % 2], &buffers[1 - n % 2], &streams[n / 2]);
-            scope.spawn(move || {
+            threads.spawn(move || {
                 for _ in 0..ROUNDS {
                     let add = |(a, b): (&mut [u64], &mut [u64])| {
                         a[0] += 1;

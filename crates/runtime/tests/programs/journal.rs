@@ -1,8 +1,10 @@
 //! The work of a program, and the journal in which it notes that it ran.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, ThreadId};
+
+use clika_executor::sync::Mutex;
 
 use crate::work::{Id, Work};
 
@@ -33,14 +35,14 @@ impl Journal {
     }
 
     fn note(&self, id: Id, moment: Moment) {
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.0.lock();
         entries.push((id, moment, thread::current().id()));
     }
 
     /// What the journal says once all work is over. Fails if anything ran twice.
     pub(crate) fn read(&self) -> Result<Runs, String> {
         let mut runs = HashMap::<Id, Run>::new();
-        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = self.0.lock();
         for (place, &(id, moment, thread)) in entries.iter().enumerate() {
             match moment {
                 Moment::Start => {

@@ -1,8 +1,8 @@
 //! Programs whose threads call freely: what must hold in every order.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Mutex, PoisonError};
 
+use clika_executor::sync::Mutex;
 use clika_runtime::{Device, Error, Event, Future, Stream};
 use proptest::prelude::{Just, any, prop_oneof};
 use proptest::strategy::Strategy;
@@ -134,10 +134,10 @@ impl Account {
             }
             Step::Record(stream, slot) => {
                 let event = world.streams[stream].record_event();
-                world.slots.lock().unwrap_or_else(PoisonError::into_inner)[slot] = Some(event);
+                world.slots.lock()[slot] = Some(event);
             }
             Step::WaitEvent(stream, slot) => {
-                let slots = world.slots.lock().unwrap_or_else(PoisonError::into_inner);
+                let slots = world.slots.lock();
                 let event = slots[slot].clone();
                 drop(slots);
                 event

@@ -1,7 +1,8 @@
 //! The failures that the runtime reported because nobody acknowledged them.
 
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::Once;
 
+use clika_executor::sync::Mutex;
 use clika_runtime::foreign::{self, Binding, Reporter};
 
 use crate::work::{self, Id};
@@ -23,15 +24,12 @@ pub(crate) fn collect() {
 fn reporter() -> Reporter {
     Box::new(|failure| {
         let id = Id::in_text(&failure.to_string()).unwrap();
-        REPORTED
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(id);
+        REPORTED.lock().push(id);
     })
 }
 
 /// Waits until no work is left and takes the reports.
 pub(crate) fn take() -> Vec<Id> {
     assert!(foreign::executor().unwrap().drain(None));
-    std::mem::take(&mut REPORTED.lock().unwrap_or_else(PoisonError::into_inner))
+    std::mem::take(&mut REPORTED.lock())
 }

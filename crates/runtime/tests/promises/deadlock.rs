@@ -1,10 +1,10 @@
 //! Waits inside work: those that could never end are refused, all others end.
 
-use std::sync::mpsc;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use clika_executor::sync::Mutex;
 use clika_runtime::{Error, Stream};
 
 use crate::default_stream;
@@ -236,12 +236,12 @@ fn promise_09_a_thread_that_work_started_is_not_inside_it() {
     let (handle, own) = (waiter.clone(), stream.clone());
     let work = move || {
         let waiter = thread::spawn(move || own.synchronize());
-        *handle.lock().unwrap() = Some(waiter);
+        *handle.lock() = Some(waiter);
     };
     stream.submit(work).unwrap();
     gate.open();
     stream.synchronize().unwrap();
-    let waiter = waiter.lock().unwrap().take().unwrap();
+    let waiter = waiter.lock().take().unwrap();
     waiter.join().unwrap().unwrap();
 }
 

@@ -2,13 +2,15 @@
 
 use std::error::Error as _;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use clika_executor::sync::{Mutex, MutexGuard};
 use clika_runtime::{Device, Error, Future, Stream};
 
 use crate::gate::Gate;
+use crate::joined::joined;
 use crate::log::Log;
 use crate::panic::throw;
 use crate::stream;
@@ -25,7 +27,7 @@ pub(crate) struct Alone {
 /// Takes the default stream for the calling test.
 pub(crate) fn alone() -> Alone {
     static TURN: Mutex<()> = Mutex::new(());
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let turn = TURN.lock();
     let stream = Stream::default_stream(Device::cpu()).unwrap();
     Alone {
         stream,
@@ -103,7 +105,7 @@ fn promise_03_threads_take_turns() {
         let (begin, begun) = mpsc::channel();
         let (open, opened) = mpsc::channel::<()>();
         let held = log.clone();
-        scope.spawn(move || {
+        let first = scope.spawn(move || {
             let work = move || {
                 begin.send(()).unwrap();
                 let _ = opened.recv();
@@ -124,6 +126,7 @@ fn promise_03_threads_take_turns() {
         told.recv().unwrap().until_asleep();
         assert!(log.take().is_empty());
         drop(open);
+        first.join().unwrap();
         second.join().unwrap();
     });
     assert_eq!(log.take(), ["first", "second", "second returned"]);
@@ -135,9 +138,9 @@ fn promise_03_turns_exclude_each_other_and_none_is_lost() {
     const EACH: u64 = 2_000;
     let default = &alone().stream;
     let count = Arc::new(AtomicU64::new(0));
-    thread::scope(|scope| {
+    joined(|threads| {
         for _ in 0..THREADS {
-            scope.spawn(|| {
+            threads.spawn(|| {
                 for _ in 0..EACH {
                     let count = count.clone();
                     // Two relaxed steps: any overlap or unseen write would lose counts.

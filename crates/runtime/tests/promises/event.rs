@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use clika_runtime::{Event, Stream};
 
 use crate::gate::Gate;
+use crate::joined::joined;
 use crate::log::Log;
 use crate::stream;
 use crate::waiting::block_on;
@@ -190,10 +190,10 @@ fn promise_05_one_event_serves_many_waiters_of_every_kind() {
     streams
         .iter()
         .for_each(|stream| stream.wait_event(&event).unwrap());
-    thread::scope(|scope| {
+    joined(|threads| {
         for _ in 0..4 {
-            scope.spawn(|| event.synchronize().unwrap());
-            scope.spawn(|| block_on(&event).unwrap());
+            threads.spawn(|| event.synchronize().unwrap());
+            threads.spawn(|| block_on(&event).unwrap());
         }
         gate.open();
     });

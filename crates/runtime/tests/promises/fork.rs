@@ -6,13 +6,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
-use std::thread;
 use std::time::Duration;
 
 use clika_runtime::{Device, Stream, shutdown};
 
 use crate::child::{in_child, refused};
 use crate::gate::Gate;
+use crate::joined::joined;
 use crate::process::{AS_IT_IS, alone};
 use crate::stream;
 use crate::waiting::{begin, block_on, until};
@@ -241,10 +241,10 @@ fn promise_13_forks_while_threads_submit_harm_nobody() {
     alone(AS_IT_IS, || {
         let (streams, stop) = ([stream(), stream()], AtomicBool::new(false));
         let (ran, submitted) = (Arc::new(AtomicU64::new(0)), AtomicU64::new(0));
-        thread::scope(|scope| {
+        joined(|threads| {
             for n in 0..4 {
                 let (streams, stop, ran, submitted) = (&streams, &stop, &ran, &submitted);
-                scope.spawn(move || {
+                threads.spawn(move || {
                     while !stop.load(Ordering::Relaxed) {
                         let ran = ran.clone();
                         let work = move || {

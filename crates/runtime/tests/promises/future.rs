@@ -9,6 +9,7 @@ use std::time::Duration;
 use clika_runtime::{Future, Stream};
 
 use crate::gate::Gate;
+use crate::joined::joined;
 use crate::log::Log;
 use crate::panic::throw;
 use crate::stream;
@@ -83,9 +84,9 @@ fn promise_10_one_of_many_threads_takes_the_value() {
         let gate = Gate::on(&stream);
         let future = stream.call(|| ()).unwrap();
         let taken = AtomicU32::new(0);
-        thread::scope(|scope| {
+        joined(|threads| {
             for _ in 0..4 {
-                scope.spawn(|| match future.wait_timeout(Duration::MAX) {
+                threads.spawn(|| match future.wait_timeout(Duration::MAX) {
                     Ok(()) => {
                         taken.fetch_add(1, Ordering::Relaxed);
                     }
@@ -105,9 +106,9 @@ fn promise_07_every_thread_that_asks_gets_the_failure() {
     for _ in 0..50 {
         let future = stream.call(|| throw("broken")).unwrap();
         until(|| future.is_done());
-        thread::scope(|scope| {
+        joined(|threads| {
             for _ in 0..4 {
-                scope.spawn(|| {
+                threads.spawn(|| {
                     for _ in 0..50 {
                         let error = future.wait_timeout(Duration::MAX).unwrap_err();
                         assert!(error.is_operation(), "{error:?}");
@@ -218,9 +219,9 @@ fn promise_10_cancelled_stays_true_while_others_ask() {
     let gate = Gate::on(&stream);
     let future = stream.call(|| ()).unwrap();
     assert!(future.cancel());
-    thread::scope(|scope| {
+    joined(|threads| {
         for _ in 0..2 {
-            scope.spawn(|| {
+            threads.spawn(|| {
                 for _ in 0..20_000 {
                     assert!(
                         future

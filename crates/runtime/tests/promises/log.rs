@@ -1,7 +1,8 @@
 //! What happened, in the order in which it happened.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use clika_executor::sync::Mutex;
 use clika_runtime::Stream;
 
 /// A list that any work may add to.
@@ -20,15 +21,12 @@ impl<T: Send + 'static> Log<T> {
     }
 
     pub(crate) fn add(&self, entry: T) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(entry);
+        self.0.lock().push(entry);
     }
 
     /// Takes all entries out.
     pub(crate) fn take(&self) -> Vec<T> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.0.lock())
     }
 
     /// Submits work that adds `entry`.

@@ -19,6 +19,7 @@ mod future;
 #[path = "../shared/gate.rs"]
 mod gate;
 mod host_work;
+mod joined;
 mod log;
 mod many_streams;
 mod order;

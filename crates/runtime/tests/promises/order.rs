@@ -8,6 +8,7 @@ use std::time::Duration;
 use clika_runtime::Stream;
 
 use crate::gate::Gate;
+use crate::joined::joined;
 use crate::log::Log;
 use crate::process::alone;
 use crate::stream;
@@ -67,10 +68,10 @@ fn promise_01_threads_keep_their_own_order_and_nothing_is_lost_or_run_twice() {
     const EACH: usize = 5_000;
     let _watchdog = watch();
     let (stream, log) = (stream(), Log::new());
-    thread::scope(|scope| {
+    joined(|threads| {
         for thread in 0..THREADS {
             let (stream, log) = (&stream, &log);
-            scope.spawn(move || (0..EACH).for_each(|n| log.note(stream, (thread, n))));
+            threads.spawn(move || (0..EACH).for_each(|n| log.note(stream, (thread, n))));
         }
     });
     stream.synchronize().unwrap();

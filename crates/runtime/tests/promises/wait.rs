@@ -3,14 +3,16 @@
 use std::future::IntoFuture;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 use std::task::{Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
+use clika_executor::sync::Mutex;
 use clika_runtime::{Event, EventWait, Future, FutureWait, Stream, StreamWait};
 
 use crate::gate::Gate;
+use crate::joined::joined;
 use crate::log::Log;
 use crate::process::{AS_IT_IS, alone};
 use crate::stream;
@@ -180,7 +182,7 @@ fn promise_05_a_waker_may_submit_and_drop_handles() {
     struct Chain(Mutex<Option<(Stream, mpsc::Sender<()>)>>);
     impl Wake for Chain {
         fn wake(self: Arc<Self>) {
-            let (stream, done) = self.0.lock().unwrap().take().unwrap();
+            let (stream, done) = self.0.lock().take().unwrap();
             stream.submit(move || done.send(())).unwrap();
         }
     }
@@ -236,9 +238,9 @@ fn promise_09_a_thousand_waits_for_one_stream_all_end() {
     let stream = stream();
     let gate = Gate::on(&stream);
     let waits: Vec<StreamWait> = (0..1000).map(|_| begin(&stream)).collect();
-    thread::scope(|scope| {
+    joined(|threads| {
         for _ in 0..16 {
-            scope.spawn(|| stream.synchronize().unwrap());
+            threads.spawn(|| stream.synchronize().unwrap());
         }
         gate.open();
     });

@@ -1,8 +1,11 @@
 //! The threads of a random program: they take its steps in turns, or race.
 
 use std::fmt;
-use std::sync::{Barrier, Condvar, Mutex};
+use std::sync::Barrier;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
+
+use clika_executor::sync::Mutex;
 
 /// Takes the steps one after the other, each on the thread that it names, and returns the world
 /// that they leave, or what the first step found wrong.
@@ -12,47 +15,63 @@ pub(crate) fn in_turns<W: Send, S: fmt::Debug + Sync>(
     steps: &[(usize, S)],
     take: impl Fn(&mut W, &S) -> Result<(), String> + Sync,
 ) -> Result<W, String> {
+    let (turns, own): (_, Vec<_>) = (0..threads).map(|_| channel()).unzip();
     let stage = Stage {
-        state: Mutex::new((0, Ok(world))),
-        next: Condvar::new(),
+        world: Mutex::new(Some(Ok(world))),
+        turns,
+        steps,
     };
+    stage.pass_on(0);
     thread::scope(|scope| {
-        for thread in 0..threads {
-            let (stage, take) = (&stage, &take);
-            scope.spawn(move || stage.play(thread, steps, take));
-        }
+        let (stage, take) = (&stage, &take);
+        let play = |(thread, turn)| scope.spawn(move || stage.play(thread, &turn, take));
+        let threads: Vec<_> = own.into_iter().enumerate().map(play).collect();
+        // Joined one by one, which ThreadSanitizer sees.
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
     });
-    stage.state.into_inner().unwrap().1
+    stage.world.into_inner().unwrap()
 }
 
-/// Whose turn it is, by the place among the steps, and the world.
-struct Stage<W> {
-    state: Mutex<(usize, Result<W, String>)>,
-    next: Condvar,
+/// The world, and whose turn it is.
+struct Stage<'a, W, S> {
+    /// Taken out by who takes a step: if that panics, there is none for the others, which end too.
+    world: Mutex<Option<Result<W, String>>>,
+    turns: Vec<Sender<()>>,
+    steps: &'a [(usize, S)],
 }
 
-impl<W> Stage<W> {
+impl<W, S: fmt::Debug> Stage<'_, W, S> {
     /// Takes the steps of one thread.
-    fn play<S: fmt::Debug>(
+    fn play(
         &self,
         thread: usize,
-        steps: &[(usize, S)],
+        turn: &Receiver<()>,
         take: impl Fn(&mut W, &S) -> Result<(), String>,
     ) {
-        for (place, (by, step)) in steps.iter().enumerate() {
+        for (place, (by, step)) in self.steps.iter().enumerate() {
             if *by == thread {
-                let state = self.state.lock().unwrap();
-                let turn = self.next.wait_while(state, |state| state.0 < place);
-                let mut state = turn.unwrap();
-                state.0 = place + 1;
-                // Now, for a step that panics: the others then find the lock poisoned, and end too.
-                self.next.notify_all();
-                if let Ok(world) = &mut state.1
-                    && let Err(problem) = take(world, step)
+                turn.recv().unwrap();
+                let mut slot = self.world.lock();
+                // The next thread waits for the lock.
+                self.pass_on(place + 1);
+                let Some(mut world) = slot.take() else { return };
+                if let Ok(all) = &mut world
+                    && let Err(problem) = take(all, step)
                 {
-                    state.1 = Err(format!("step {place}, {step:?}: {problem}"));
+                    world = Err(format!("step {place}, {step:?}: {problem}"));
                 }
+                *slot = Some(world);
             }
+        }
+    }
+
+    /// The step at `place` is the next.
+    fn pass_on(&self, place: usize) {
+        if let Some((by, _)) = self.steps.get(place) {
+            // A thread that has ended has nothing more to do.
+            let _ = self.turns[*by].send(());
         }
     }
 }
