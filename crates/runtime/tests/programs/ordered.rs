@@ -3,7 +3,6 @@
 use std::thread;
 use std::time::Duration;
 
-use clika_executor::sync::Mutex;
 use clika_runtime::{Device, Error, Event, Future, Stream};
 use proptest::prelude::{Just, any, prop_oneof};
 use proptest::strategy::Strategy;
