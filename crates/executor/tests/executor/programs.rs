@@ -19,8 +19,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use super::support::{
-    Drops, Probe, Watchdog, count, eventually, panic_quietly, reporting, rounds, setting, soon,
-    synchronize, threads, wait, workers,
+    Drops, Probe, Watchdog, count, eventually, let_threads_end, panic_quietly, reporting, rounds,
+    setting, soon, synchronize, threads, wait, workers,
 };
 
 const STRANDS: usize = 4;
@@ -542,4 +542,5 @@ fn promise_01_05_06_07_09_random_programs_do_what_the_model_says() {
             Ok(())
         })
         .unwrap();
+    let_threads_end();
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::Seq
 use clika_executor::Strand;
 
 use super::support::{
-    Watchdog, count, executor, failing, host, native, rounds, soon, synchronize, threads, wait,
-    with_workers,
+    Watchdog, count, executor, failing, host, let_threads_end, native, rounds, soon, synchronize,
+    threads, wait, with_workers,
 };
 
 /// A fresh executor each time: start, push, wait, drop, in every order that timing gives.
@@ -25,6 +25,7 @@ fn executors_come_and_go() {
             _ => executor.close(),
         }
     }
+    let_threads_end();
 }
 
 #[test]

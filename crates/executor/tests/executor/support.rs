@@ -300,6 +300,23 @@ pub(crate) fn threads<'env>(f: impl for<'scope> FnOnce(&Threads<'scope, 'env>)) 
     });
 }
 
+/// Gives the threads of executors that were let go some time to end: LeakSanitizer, which looks when
+/// the process ends, takes for leaked what they still hold.
+pub(crate) fn let_threads_end() {
+    let end = Instant::now() + Duration::from_secs(20);
+    while executors_threads() > 0 && Instant::now() < end {
+        std::thread::yield_now();
+    }
+}
+
+fn executors_threads() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten();
+    tasks
+        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok())
+        .filter(|name| name.starts_with("clika-"))
+        .count()
+}
+
 /// What each thread of the process is at, as far as the system tells.
 fn print_threads() {
     for thread in std::fs::read_dir("/proc/self/task")
