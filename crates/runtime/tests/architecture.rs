@@ -11,6 +11,7 @@ use serde_json::Value;
 const ALLOWED: &[(&str, &[&str])] = &[
     ("clika-executor", &[]),
     ("clika-runtime", &["clika-executor"]),
+    ("clika-cli", &["clika-runtime"]),
     ("clika-python", &["clika-runtime"]),
     ("clika-bench", &["clika-executor", "clika-runtime"]),
 ];
