@@ -580,9 +580,10 @@ class Scene {
       if (trace.start[op] > late) break;
       if (trace.end[op] < early) continue;
       count++;
+      // Narrow ones are hard to meet, so they come before a wide neighbour; what failed, before all.
       const exact = trace.start[op] <= time && time <= trace.end[op];
       const narrow = trace.duration(op) * this.scale < NARROW;
-      const own = (trace.failure[op] && narrow ? 2 : exact ? 1 : 0) + trace.duration(op) / (trace.length + 1);
+      const own = (narrow ? (trace.failure[op] ? 4 : 2) : 0) + (exact ? 1 : 0) + trace.duration(op) / (trace.length + 1);
       if (own > merit) [best, merit] = [op, own];
     }
     return best < 0 ? null : { op: best, others: count - 1 };
