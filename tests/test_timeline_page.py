@@ -513,20 +513,6 @@ async () => {
     const span = (to - from) * 0.001 ** part;
     view.show((from + to - span) / 2, (from + to + span) / 2);
   };
-  const timed = (draw) => {
-    const start = performance.now();
-    draw();
-    scene.context.getImageData(0, 0, 1, 1);  // not before all is painted
-    return performance.now() - start;
-  };
-  const middle = (times) => times.sort((a, b) => a - b)[times.length >> 1];
-  const measure = (part) => {
-    zoomed(part);
-    return middle(Array.from({ length: 30 }, () => timed(() => page.draw())));
-  };
-  measure(0.5);
-  const times = [0, 0.25, 0.5, 0.75, 1].map((part) => [part, measure(part)]);
-  const drawn = scene.drawn;
   zoomed(0);
   page.draw();
   const gaps = [];
@@ -541,6 +527,20 @@ async () => {
     };
     requestAnimationFrame(step);
   });
+  const timed = (draw) => {
+    const start = performance.now();
+    draw();
+    scene.context.getImageData(0, 0, 1, 1);  // not before all is painted
+    return performance.now() - start;
+  };
+  const middle = (times) => times.sort((a, b) => a - b)[times.length >> 1];
+  const measure = (part) => {
+    zoomed(part);
+    return middle(Array.from({ length: 30 }, () => timed(() => page.draw())));
+  };
+  measure(0.5);
+  const times = [0, 0.25, 0.5, 0.75, 1].map((part) => [part, measure(part)]);
+  const drawn = scene.drawn;
   zoomed(0);
   page.draw();
   return { times, near: drawn, whole: scene.drawn, gap: middle(gaps), worst: Math.max(...gaps) };

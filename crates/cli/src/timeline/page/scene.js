@@ -197,6 +197,7 @@ class Scene {
     const [first, last] = layout.visible();
     const rows = [];
     this.marks = [];
+    this.waits = [];
     for (let index = first; index <= last; index++) {
       const track = trace.tracks[index];
       const y = layout.y(index);
@@ -206,6 +207,7 @@ class Scene {
     this.columns.begin(Math.ceil(this.width * this.ratio), rows.length);
     rows.forEach(({ row, y }, index) => this.drawRow(row, y, index));
     this.drawn.columns = this.columns.paint(this.context, layout.left, this.ratio, rows.map(({ y }) => y), ROW - 3);
+    this.drawWaits();
     for (const [x, y] of this.marks) this.mark(x, y);
   }
 
@@ -250,7 +252,7 @@ class Scene {
       context.fillStyle = this.patterns.failed;
       ink = colours["failed-ink"];
     } else if (trace.kind[op] === trace.waiting && look !== SKIPPED) {
-      return this.drawWait(op, look, x, y, width);
+      return void this.waits.push({ op, look, x, y, width });
     } else {
       context.fillStyle = look === SKIPPED ? colours.page : this.looks[look];
       if (look === SKIPPED || look === DIM) ink = colours.muted;
@@ -260,12 +262,22 @@ class Scene {
     if (width > 26) this.label(op, look, Math.max(x, layout.left), x + width, y + height / 2 + 0.5, ink);
   }
 
-  /** Waiting is no work: a slim band. */
-  drawWait(op, look, x, y, width) {
-    const { context, colours, patterns, layout } = this;
-    const dim = look === DIM;
-    context.fillStyle = dim ? patterns.dim : patterns.wait;
-    context.fillRect(x, y + 6, width, ROW - 15);
+  /** Waiting is no work: slim bands, all at once since patterns are slow to begin with. */
+  drawWaits() {
+    const { context, patterns } = this;
+    for (const dim of [false, true]) {
+      const waits = this.waits.filter(({ look }) => (look === DIM) === dim);
+      if (!waits.length) continue;
+      context.fillStyle = dim ? patterns.dim : patterns.wait;
+      context.beginPath();
+      for (const { x, y, width } of waits) context.rect(x, y + 6, width, ROW - 15);
+      context.fill();
+    }
+    for (const wait of this.waits) if (wait.width > 80) this.labelWait(wait);
+  }
+
+  labelWait({ op, look, x, y, width }) {
+    const { context, colours, layout } = this;
     const from = Math.max(x, layout.left);
     const room = Math.min(x + width, layout.right) - from - 24;
     const text = `${this.trace.title(op)} ${duration(this.trace.duration(op))}`;
@@ -273,7 +285,7 @@ class Scene {
     if (wide > room) return;
     context.fillStyle = colours.page;
     context.fillRect(from + 8, y, wide + 8, ROW - 3);
-    this.write(text, from + 12, y + (ROW - 3) / 2 + 0.5, room, dim ? colours.dim : colours.muted, SMALL);
+    this.write(text, from + 12, y + (ROW - 3) / 2 + 0.5, room, look === DIM ? colours.dim : colours.muted, SMALL);
   }
 
   /** The dashed edge of what was skipped. */
