@@ -2,8 +2,11 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+
+use crate::bench;
 
 const EXIT_STATUS: &str = "Exit status:
   0  the command did what it was asked to
@@ -22,6 +25,7 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     Timeline(Timeline),
     Devices(Devices),
+    Bench(Bench),
     /// Print the script that completes clikart's command line in a shell
     #[command(after_help = "\
 For bash, now and in new shells:
@@ -51,4 +55,24 @@ pub(crate) struct Devices {
     /// Print JSON instead of a table
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Measure the runtime on this machine, beside its budgets
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The budgets are for a release build on an otherwise idle machine. Missing one is no failure. Latencies differ from
+process to process: compare several runs before you believe a change.")]
+pub(crate) struct Bench {
+    /// Save every figure, for --compare
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Show the change since a run that was saved with --json
+    #[arg(long, value_name = "FILE")]
+    pub(crate) compare: Option<PathBuf>,
+    /// Measure only this; may be given several times
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = PossibleValuesParser::new(bench::names()))]
+    pub(crate) only: Vec<String>,
+    /// Measure with fewer repeats: a look, not a verdict
+    #[arg(long)]
+    pub(crate) quick: bool,
 }

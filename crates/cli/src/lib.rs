@@ -17,6 +17,7 @@
 //! Results go to standard output, everything else to standard error.
 
 mod arguments;
+pub mod bench;
 mod devices;
 mod failure;
 mod output;
@@ -58,6 +59,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 fn execute(command: Command) -> Result<(), Failure> {
     match command {
         Command::Timeline(wishes) => timeline::run(&wishes),
+        Command::Bench(wishes) => bench::command::run(&wishes),
         Command::Devices(wishes) => devices::run(&wishes),
         Command::Completions { shell } => output::print(&completions(shell)),
     }

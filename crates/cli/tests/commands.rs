@@ -230,3 +230,49 @@ fn a_reader_that_leaves_early_is_no_failure() {
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }
+
+#[test]
+fn a_bench_is_saved_and_compared() {
+    let folder = folder("bench");
+    let saved = text(&folder.join("saved.json")).to_owned();
+    let ran = clikart(&["bench", "--quick", "--only", "handover", "--json", &saved]);
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    for word in ["budget", "≤ 0.15", "hand-over of two streams"] {
+        assert!(ran.stdout.contains(word), "{word}:\n{}", ran.stdout);
+    }
+    assert!(!ran.stdout.contains("change") && !ran.stdout.contains("overlap"));
+    let figures: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(&saved).unwrap()).unwrap();
+    assert!(figures["figures"]["handover"]["ahead_us"].as_f64().unwrap() > 0.0);
+
+    let again = clikart(&[
+        "bench",
+        "--only=handover,copy",
+        "--quick",
+        "--compare",
+        &saved,
+    ]);
+    assert_eq!(again.status, 0, "{}", again.stderr);
+    assert!(again.stdout.contains("change") && again.stdout.contains("GB/s"));
+}
+
+#[test]
+fn a_bench_that_cannot_be_compared_or_saved_says_so() {
+    let folder = folder("bench_failures");
+    let trace = text(&folder.join("trace.json")).to_owned();
+    let missing = text(&folder.join("missing.json")).to_owned();
+    let nowhere = text(&folder.join("no/such/place.json")).to_owned();
+    for (option, file, wanted) in [
+        ("--compare", &trace, "no saved run"),
+        ("--compare", &missing, "cannot be read"),
+        ("--json", &nowhere, "cannot be written"),
+    ] {
+        let ran = clikart(&["bench", "--quick", "--only", "handover", option, file]);
+        let last = ran.stderr.lines().last().unwrap_or_default();
+        assert_eq!(ran.status, 1, "{}", ran.stderr);
+        assert!(is_one_line(last) && last.contains(wanted), "{}", ran.stderr);
+    }
+    let typo = clikart(&["bench", "--only", "hanover"]);
+    assert_eq!(typo.status, 2);
+    assert!(typo.stderr.contains("'handover'"), "{}", typo.stderr);
+}
