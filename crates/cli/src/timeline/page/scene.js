@@ -27,6 +27,7 @@ class Scene {
     this.widths = new Map();
     this.most = trace.activity.reduce((most, share) => Math.max(most, share), 0);
     this.failures = [];
+    this.own = trace.kind.map((kind, op) => (trace.failure[op] ? FAILED : trace.skipped[op] ? SKIPPED : kind));
     for (let op = 0; op < trace.count; op++) if (trace.failure[op]) this.failures.push(op);
     this.recolour();
   }
@@ -212,7 +213,8 @@ class Scene {
   }
 
   drawRow({ operations, reach }, y, index) {
-    const { view: { from, to }, columns, trace: { start, end, failure } } = this;
+    const { view: { from, to }, columns, own, trace: { start, end } } = this;
+    const found = this.state.found?.has;
     const scale = this.scale * this.ratio;
     const first = firstWhere(reach.length, (i) => reach[i] >= from);
     let marked = -Infinity;
@@ -222,23 +224,16 @@ class Scene {
       if (start[op] > to) break;
       const x0 = (start[op] - from) * scale;
       const x1 = (end[op] - from) * scale;
-      const look = this.look(op);
+      const look = found && !found[op] ? DIM : own[op];
       if (x1 - x0 >= NARROW) this.drawSlice(op, look, x0, x1, y);
       else columns.add(x0, x1, look);
-      if (failure[op] && x0 - marked > 6 && x1 >= 0) {
+      if (own[op] === FAILED && x0 - marked > 6 && x1 >= 0) {
         marked = x0;
         this.marks.push([this.layout.left + Math.max(0, x0) / this.ratio, y]);
       }
     }
     this.drawn.visited += i - first;
     columns.end(index);
-  }
-
-  look(op) {
-    const { trace, state } = this;
-    if (state.found && !state.found.has[op]) return DIM;
-    if (trace.failure[op]) return FAILED;
-    return trace.skipped[op] ? SKIPPED : trace.kind[op];
   }
 
   drawSlice(op, look, x0, x1, y) {
@@ -418,11 +413,13 @@ class Scene {
     const first = Math.max(0, firstWhere(times.length, (i) => times[i] > view.from) - 1);
     const end = firstWhere(times.length, (i) => times[i] > view.to);
     const place = (time) => Math.min(pixels - 1, Math.max(0, Math.floor((time - view.from) * wide)));
-    const peaks = levels.map((level) => {
+    const peaks = levels.map((level, series) => {
       const peak = new Float64Array(pixels);
-      for (let i = first, from = first < end ? place(times[i]) : 0; i < end; i++) {
-        const to = place(i + 1 < times.length ? times[i + 1] : this.trace.length);
-        const height = level[i];
+      for (let i = first, from = first < end ? place(times[i]) : 0; i < end; ) {
+        const block = i % BLOCK === 0 && i + BLOCK < end && place(times[i + BLOCK]) === from;
+        const height = block ? counter.peaks[series][i / BLOCK] : level[i];
+        i += block ? BLOCK : 1;
+        const to = place(i < times.length ? times[i] : this.trace.length);
         for (let pixel = from; pixel <= to; pixel++) if (height > peak[pixel]) peak[pixel] = height;
         from = to;
       }
@@ -641,13 +638,14 @@ class Columns {
     const from = Math.max(0, Math.floor(x0));
     const to = Math.min(this.width - 1, Math.floor(Math.max(x0, x1)));
     if (from > to) return;
+    const { cover, best } = this;
     // What failed stays in sight whatever is beside it, and work hides waiting.
     const weight = this.weights[look];
     for (let pixel = from; pixel <= to; pixel++) {
       const part = Math.max(0.02, Math.min(x1, pixel + 1) - Math.max(x0, pixel));
-      this.cover[pixel] += look === this.waiting ? 1e-3 : part;
-      if (part * weight > this.best[pixel]) {
-        this.best[pixel] = part * weight;
+      cover[pixel] += look === this.waiting ? 1e-3 : part;
+      if (part * weight > best[pixel]) {
+        best[pixel] = part * weight;
         this.look[pixel] = look;
       }
     }

@@ -206,6 +206,9 @@ class Arrows {
   outOf = (op) => (this.of.get(op) ?? []).filter((i) => this.from[i] === op);
 }
 
+/** So many samples of a counter in a row are summed up, for when they share a pixel. */
+const BLOCK = 16;
+
 /** Values over time; each holds until the next. What several series have is stacked. */
 class Counter {
   constructor({ name, track, series, times, values }) {
@@ -218,7 +221,15 @@ class Counter {
       const below = this.levels.at(-1);
       this.levels.push(below ? column.map((value, i) => value + below[i]) : column);
     }
-    this.top = this.levels.reduce((most, level) => level.reduce((most, height) => Math.max(most, height), most), 0);
+    this.peaks = this.levels.map((level) => {
+      const peaks = new Float64Array(Math.ceil(level.length / BLOCK)).fill(-Infinity);
+      level.forEach((height, i) => {
+        const block = Math.floor(i / BLOCK);
+        peaks[block] = Math.max(peaks[block], height);
+      });
+      return peaks;
+    });
+    this.top = this.peaks.reduce((most, peaks) => peaks.reduce((most, peak) => Math.max(most, peak), most), 0);
     this.say = name.includes("memory") || name.includes("bytes") ? bytes : shortened;
   }
 
