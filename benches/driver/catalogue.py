@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 Language = Literal["rust", "python"]
 Mode = Literal["quiet", "busy"]
@@ -81,95 +83,35 @@ class Measure:
 RUST = (OURS, "std", "crossbeam", "rayon", "tokio")
 PYTHON = (OURS, "queue", "pool", "mlx", "pocl")
 
+SHARED = Path(__file__).parents[2] / "crates" / "cli" / "src" / "bench" / "catalogue.json"
+"""What `clikart bench` measures too, with the budgets that it judges by."""
+
+
+def rust(
+    name: str, peers: tuple[str, ...] = RUST, modes: tuple[Mode, ...] = ("quiet", "busy")
+) -> Measure:
+    """Return a measure of the shared catalogue."""
+    (shared,) = (known for known in json.loads(SHARED.read_text()) if known["name"] == name)
+    return Measure("rust", name, tuple(map(figure, shared["figures"])), peers, modes)
+
+
+def figure(shared: dict[str, Any]) -> Figure:
+    """Return a figure of the shared catalogue."""
+    bound = shared.get("budget")
+    budget = None if bound is None else Budget(bound, at_least=shared["better"] == "more")
+    return Figure(shared["key"], shared["title"], budget)
+
+
 MEASURES = (
-    Measure(
-        "rust",
-        "submit",
-        (
-            Figure("submit_ns", "submit a closure of one word, ns", Budget(60)),
-            Figure("rate_m", "the same, submitted and drained, M/s", Budget(15, at_least=True)),
-        ),
-        RUST,
-    ),
-    Measure(
-        "rust",
-        "marker",
-        (
-            Figure("hot_us", "marker + synchronize, hot, µs", Budget(0.5)),
-            Figure("idle_us", "marker + synchronize after 2 ms idle, µs", Budget(10)),
-        ),
-        RUST,
-    ),
-    Measure(
-        "rust",
-        "handover",
-        (
-            Figure("ahead_us", "hand-over of two streams, enqueued ahead, µs", Budget(0.15)),
-            Figure("total_us", "the same with the enqueuing, µs"),
-            Figure("next_us", "hand-over, each operation submits the next, µs"),
-        ),
-        RUST,
-    ),
-    Measure(
-        "rust",
-        "backlog",
-        (
-            Figure("10k_ns", "an operation of 10,000 waiting ones, ns"),
-            Figure("100k_ns", "an operation of 100,000 waiting ones, ns"),
-            Figure("1m_ns", "an operation of 1,000,000 waiting ones, ns"),
-            Figure("growth", "growth from 10,000 to 1,000,000, times", Budget(2)),
-        ),
-        RUST,
-        ("quiet",),
-    ),
-    Measure(
-        "rust",
-        "streams",
-        (
-            Figure("count", "streams with 10 operations each"),
-            Figure("create_us", "create one, µs"),
-            Figure("each_kb", "memory each, KB", Budget(0.4)),
-            Figure("threads", "threads added", Budget(0)),
-            Figure("rate_m", "operations run, M/s", Budget(4, at_least=True)),
-        ),
-        RUST,
-        ("quiet",),
-    ),
-    Measure(
-        "rust",
-        "overlap",
-        (Figure("gain", "gain of two streams over one, times", Budget(1.95, at_least=True)),),
-        RUST,
-        ("quiet",),
-    ),
-    Measure(
-        "rust",
-        "buffers",
-        (
-            Figure("one_ns", "submit a function of one buffer, ns"),
-            Figure("two_ns", "submit a function of two buffers, ns"),
-            Figure("eight_ns", "submit a function of eight buffers, ns"),
-        ),
-        (OURS,),
-    ),
-    Measure(
-        "rust",
-        "alloc",
-        (
-            Figure("1kb_ns", "take, touch and free 1 KiB, ns"),
-            Figure("1mb_ns", "take, touch and free 1 MiB, ns"),
-            Figure("64mb_ns", "take, touch and free 64 MiB, ns"),
-        ),
-        (OURS, "malloc", "mimalloc"),
-        ("quiet",),
-    ),
-    Measure(
-        "rust",
-        "copy",
-        (Figure("gb_s", "copy 64 MiB, GB/s read and written"),),
-        (OURS, "memcpy"),
-        ("quiet",),
-    ),
+    rust("submit"),
+    rust("marker"),
+    rust("handover"),
+    rust("backlog", modes=("quiet",)),
+    rust("streams", modes=("quiet",)),
+    rust("overlap", modes=("quiet",)),
+    rust("buffers", (OURS,)),
+    rust("alloc", (OURS, "malloc", "mimalloc"), ("quiet",)),
+    rust("copy", (OURS, "memcpy"), ("quiet",)),
     Measure(
         "python",
         "submit",

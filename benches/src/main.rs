@@ -3,18 +3,15 @@
 
 #![expect(clippy::expect_used, reason = "a measure stops at the first surprise")]
 
-mod clika;
-mod measure;
 mod memory;
-mod peer;
-mod process;
 mod threads;
 mod tokio;
 
 use std::env;
 use std::process::ExitCode;
 
-use measure::{Figures, Sizes};
+use clika_cli::bench::clika::Clika;
+use clika_cli::bench::{Figures, Sizes, measure};
 
 const PEERS: [&str; 5] = ["clika", "std", "crossbeam", "rayon", "tokio"];
 
@@ -46,11 +43,11 @@ fn leave() -> ! {
 }
 
 fn run(peer: &str, measure: &str, sizes: &Sizes) -> Option<Figures> {
-    if memory::NAMES.contains(&measure) {
+    if clika_cli::bench::memory::NAMES.contains(&measure) {
         return memory::run(peer, measure, sizes);
     }
     match peer {
-        "clika" => measure::run::<clika::Clika>(measure, sizes),
+        "clika" => measure::run::<Clika>(measure, sizes),
         "std" => measure::run::<threads::Threads<threads::StdMpsc>>(measure, sizes),
         "crossbeam" => measure::run::<threads::Threads<threads::Crossbeam>>(measure, sizes),
         "rayon" => measure::run::<threads::Threads<threads::Rayon>>(measure, sizes),
@@ -71,7 +68,9 @@ fn usage() -> ExitCode {
     eprintln!(
         "usage: clika-bench {} {} [--smoke]",
         [&PEERS[..], &memory::PEERS].concat().join("|"),
-        [&measure::NAMES[..], &memory::NAMES].concat().join("|")
+        [&measure::NAMES[..], &clika_cli::bench::memory::NAMES]
+            .concat()
+            .join("|")
     );
     ExitCode::from(2)
 }

@@ -4,7 +4,7 @@
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-use crate::peer::{Gate, Peer, Queue};
+use clika_cli::bench::peer::{Gate, Peer, Queue};
 
 type Operation = Box<dyn FnOnce() + Send>;
 

@@ -3,7 +3,7 @@
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::peer::{Peer, Queue};
+use clika_cli::bench::peer::{Peer, Queue};
 
 enum Message {
     Run(Box<dyn FnOnce() + Send>),

@@ -11,8 +11,12 @@ use serde_json::Value;
 const ALLOWED: &[(&str, &[&str])] = &[
     ("clika-executor", &[]),
     ("clika-runtime", &["clika-executor"]),
+    ("clika-cli", &["clika-runtime"]),
     ("clika-python", &["clika-runtime"]),
-    ("clika-bench", &["clika-executor", "clika-runtime"]),
+    (
+        "clika-bench",
+        &["clika-cli", "clika-executor", "clika-runtime"],
+    ),
 ];
 
 /// Each crate of the workspace with the crates of ours that it uses.

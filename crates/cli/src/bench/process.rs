@@ -1,5 +1,7 @@
 //! What Linux says about this process.
 
+#![expect(clippy::expect_used, reason = "a measure stops at the first surprise")]
+
 use std::fs;
 
 /// Resident memory in KiB.

@@ -1,15 +1,18 @@
-//! Ours.
+//! Our own streams, as the measures see them.
+
+#![expect(clippy::expect_used, reason = "a measure stops at the first surprise")]
 
 use std::sync::Arc;
 
 use clika_runtime::{Device, Event, Stream};
 
-use crate::peer::{Gate, Peer, Queue};
+use super::peer::{Gate, Peer, Queue};
 
 const NO_FAILURE: &str = "no operation of a measure fails";
 
 /// The CPU and its streams.
-pub(crate) struct Clika(Device);
+#[derive(Clone, Copy, Debug)]
+pub struct Clika(Device);
 
 impl Peer for Clika {
     type Queue = ClikaStream;
@@ -24,8 +27,8 @@ impl Peer for Clika {
 }
 
 /// One stream.
-#[derive(Clone)]
-pub(crate) struct ClikaStream(Stream);
+#[derive(Clone, Debug)]
+pub struct ClikaStream(Stream);
 
 impl Queue for ClikaStream {
     type Event = Event;

@@ -6,21 +6,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::peer::{Gate, Peer, Queue};
-use crate::process;
+use super::peer::{Gate, Peer, Queue};
+use super::process;
 
 /// Named results of one measure.
-pub(crate) type Figures = Vec<(&'static str, f64)>;
+pub type Figures = Vec<(&'static str, f64)>;
 
 /// The measures by name.
-pub(crate) const NAMES: [&str; 6] = [
+pub const NAMES: [&str; 6] = [
     "submit", "marker", "handover", "backlog", "streams", "overlap",
 ];
 
 /// How much of everything: enough to measure, or just enough to see that it works.
-pub(crate) struct Sizes {
-    pub(crate) repeats: usize,
-    pub(crate) submits: u64,
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    pub(super) repeats: usize,
+    pub(super) submits: u64,
     round_trips: usize,
     idle_round_trips: usize,
     hand_overs: u64,
@@ -31,7 +32,7 @@ pub(crate) struct Sizes {
 
 impl Sizes {
     /// For figures that mean something.
-    pub(crate) const FULL: Self = Self {
+    pub const FULL: Self = Self {
         repeats: 7,
         submits: 100_000,
         round_trips: 5_000,
@@ -42,8 +43,17 @@ impl Sizes {
         millisecond_operations: 400,
     };
 
+    /// For a first look: the same depths and numbers of streams, fewer repeats.
+    pub const QUICK: Self = Self {
+        repeats: 3,
+        round_trips: 1_000,
+        idle_round_trips: 50,
+        millisecond_operations: 200,
+        ..Self::FULL
+    };
+
     /// For a test.
-    pub(crate) const SMOKE: Self = Self {
+    pub const SMOKE: Self = Self {
         repeats: 2,
         submits: 1_000,
         round_trips: 50,
@@ -56,7 +66,7 @@ impl Sizes {
 }
 
 /// Runs one measure of `NAMES`; `None` for any other name.
-pub(crate) fn run<P: Peer>(name: &str, sizes: &Sizes) -> Option<Figures> {
+pub fn run<P: Peer>(name: &str, sizes: &Sizes) -> Option<Figures> {
     let peer = P::start();
     Some(match name {
         "submit" => submit(&peer, sizes),
@@ -296,11 +306,11 @@ fn store(queue: &impl Queue, word: u64) {
     queue.submit(move || LAST.store(word, Ordering::Relaxed));
 }
 
-pub(crate) fn nanoseconds(start: Instant) -> f64 {
+pub(super) fn nanoseconds(start: Instant) -> f64 {
     start.elapsed().as_nanos() as f64
 }
 
-pub(crate) fn median(values: Vec<f64>) -> f64 {
+pub(super) fn median(values: Vec<f64>) -> f64 {
     quantile(values, 0.5)
 }
 

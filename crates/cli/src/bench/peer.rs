@@ -3,7 +3,7 @@
 use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Ours, or what a Rust user would build instead.
-pub(crate) trait Peer: Sized {
+pub trait Peer: Sized {
     /// Runs what is submitted to it in order.
     type Queue: Queue;
 
@@ -18,7 +18,7 @@ pub(crate) trait Peer: Sized {
 }
 
 /// An ordered queue of closures. Clones are handles of the same queue.
-pub(crate) trait Queue: Clone + Send + 'static {
+pub trait Queue: Clone + Send + 'static {
     /// A mark in a queue that another queue can wait for, once.
     type Event;
 
@@ -44,21 +44,21 @@ pub(crate) trait Queue: Clone + Send + 'static {
 }
 
 /// A flag that a thread can sleep on.
-#[derive(Default)]
-pub(crate) struct Gate {
+#[derive(Debug, Default)]
+pub struct Gate {
     open: Mutex<bool>,
     opened: Condvar,
 }
 
 impl Gate {
     /// Lets everybody through, now and later.
-    pub(crate) fn open(&self) {
+    pub fn open(&self) {
         *self.open.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.opened.notify_all();
     }
 
     /// Sleeps until the gate is open.
-    pub(crate) fn pass(&self) {
+    pub fn pass(&self) {
         let guard = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.opened.wait_while(guard, |open| !*open));
     }
