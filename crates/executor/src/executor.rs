@@ -28,6 +28,7 @@ use crate::strand::{Runner, Strand, Turn, serve};
 use crate::sync::{
     self, Apart, AtomicBool, AtomicU64, Mutex, Ordering, Thread, current, park_until,
 };
+use crate::trace::Log;
 
 /// Called for a failure that nobody acknowledged. It may run on any thread and must be brief.
 pub type Reporter = Box<dyn Fn(&Arc<Failure>) + Send + Sync>;
@@ -98,6 +99,7 @@ pub(crate) struct Shared {
     activity: Activity,
     drainers: Mutex<Drainers>,
     closed: AtomicBool,
+    pub(crate) log: Log,
     host_started: AtomicBool,
     grave: Mutex<Grave>,
     unacknowledged: Mutex<Unacknowledged>,
@@ -251,6 +253,7 @@ impl Executor {
             activity: Activity::new(),
             drainers: Mutex::new(Drainers::default()),
             closed: AtomicBool::new(false),
+            log: Log::new(),
             host_started: AtomicBool::new(false),
             grave: Mutex::new(Grave::default()),
             unacknowledged: Mutex::new(Unacknowledged::default()),
@@ -382,6 +385,12 @@ impl Executor {
             .collect()
     }
 
+    /// Its log of what ran when.
+    #[must_use]
+    pub fn log(&self) -> &Log {
+        &self.0.log
+    }
+
     /// Whether this process inherited the executor by a fork and must not touch it.
     #[must_use]
     pub fn is_inherited(&self) -> bool {
@@ -438,7 +447,7 @@ impl Shared {
             Kind::Native => Some(&self.native),
             Kind::Host => Some(&self.host),
             Kind::Foreign => Some(&self.foreign),
-            Kind::Mark | Kind::Brief | Kind::Visit | Kind::Wait | Kind::Epoch => None,
+            Kind::Mark | Kind::Brief | Kind::Visit | Kind::Wait | Kind::Epoch | Kind::Note => None,
         }
     }
 

@@ -68,8 +68,8 @@ pub enum Reason {
     Panicked(String),
     /// It returned this error.
     Returned(Arc<dyn Error + Send + Sync>),
-    /// It failed in another language, which left this value.
-    Foreign(Box<dyn Any + Send + Sync>),
+    /// It failed in another language, which left this value, and says so in short.
+    Foreign(Box<dyn Any + Send + Sync>, String),
     /// The executor shut down before it could run.
     ShutDown,
 }
@@ -112,7 +112,7 @@ impl fmt::Display for Reason {
         match self {
             Self::Panicked(message) => write!(f, "panicked: {message}"),
             Self::Returned(error) => write!(f, "failed: {error}"),
-            Self::Foreign(_) => f.write_str("failed"),
+            Self::Foreign(_, what) => write!(f, "failed: {what}"),
             Self::ShutDown => f.write_str("was dropped: the runtime shut down first"),
         }
     }

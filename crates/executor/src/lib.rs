@@ -64,6 +64,7 @@ mod strand;
 #[doc(hidden)]
 pub mod sync;
 mod timeline;
+pub mod trace;
 mod visit;
 
 #[cfg(test)]
@@ -77,6 +78,6 @@ pub use frames::is_inside;
 pub use lane::Recruiter;
 pub use operation::{Kind, Operation};
 pub use point::{AsyncWait, Deadlock, Point, Position, Wait};
-pub use process::generation;
+pub use process::{generation, with_signals_blocked};
 pub use strand::{Start, Strand};
 pub use visit::{Inside, Visitor};

@@ -17,6 +17,7 @@ use std::mem::{MaybeUninit, align_of, size_of};
 use std::sync::Arc;
 
 use crate::failure::{Failure, Fault, contain};
+use crate::trace::Description;
 
 /// What an operation needs to run, and where it may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub enum Kind {
     Wait,
     /// Everything behind it belongs to a new epoch.
     Epoch,
+    /// Tells of the operation right behind it.
+    Note,
 }
 
 /// One unit of work.
@@ -58,6 +61,11 @@ pub trait Operation: Send + 'static {
         Self: Sized,
     {
         let _ = why;
+    }
+
+    /// What it is, for a trace. Asked before it is submitted, and only while there is a trace.
+    fn describe(&self) -> Description {
+        Description::of_kind(Self::KIND)
     }
 }
 
@@ -123,6 +131,10 @@ impl<T: Operation> Operation for Boxed<T> {
     fn skip(self, why: &Arc<Failure>) {
         (*self.0).skip(why);
     }
+
+    fn describe(&self) -> Description {
+        self.0.describe()
+    }
 }
 
 const fn needs_box<T>() -> bool {
@@ -180,12 +192,12 @@ impl Operations {
         self.table().map(|table| table.kind)
     }
 
-    /// The first kind that is neither a wait nor an epoch, looking no further than `depth` records.
+    /// The first kind that needs a lane or none, looking no further than `depth` records.
     pub(crate) fn peek_work(&self, depth: usize) -> Option<Kind> {
         let mut at = self.read;
         for _ in 0..depth {
             let table = self.table_at(at)?;
-            if !matches!(table.kind, Kind::Wait | Kind::Epoch) {
+            if !matches!(table.kind, Kind::Wait | Kind::Epoch | Kind::Note) {
                 return Some(table.kind);
             }
             at += 1 + table.words;

@@ -56,7 +56,7 @@ const FAULTS: [libc::c_int; 6] = [
 
 /// Runs `f` with all signals but faults blocked, so that a thread made in it handles none that is
 /// meant for the program.
-pub(crate) fn with_signals_blocked<R>(f: impl FnOnce() -> R) -> R {
+pub fn with_signals_blocked<R>(f: impl FnOnce() -> R) -> R {
     #[cfg(unix)]
     {
         // SAFETY: both sets are plain values that the calls fill before they are read, and the

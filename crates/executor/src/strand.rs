@@ -42,6 +42,7 @@ use crate::operation::{Kind, Operation, Operations};
 use crate::point::{Point, Position};
 use crate::sync::{Mutex, SPINS, pause};
 use crate::timeline::{Timeline, Waiter};
+use crate::trace::{Description, Note, Noted};
 use crate::visit::{Baton, Visit};
 
 /// Operations that one turn runs before the others get theirs.
@@ -63,7 +64,7 @@ pub struct Strand {
     id: u64,
     inline: bool,
     name: Option<Box<str>>,
-    apart: [u64; 3],
+    apart: [u64; 2],
     // Written by who submits.
     inbox: Mutex<Inbox>,
 }
@@ -85,6 +86,8 @@ struct Inbox {
 struct Head {
     operations: Operations,
     epoch: Arc<Epoch>,
+    /// What is known of the operation at hand, if there is a trace.
+    noted: Option<Box<Noted>>,
 }
 
 /// What a wait of this strand waits for.
@@ -138,7 +141,7 @@ impl Strand {
             id,
             inline,
             name,
-            apart: [0; 3],
+            apart: [0; 2],
             inbox: Mutex::new(Inbox {
                 operations: Operations::default(),
                 submitted: 0,
@@ -150,6 +153,7 @@ impl Strand {
             head: Mutex::new(Head {
                 operations: Operations::default(),
                 epoch,
+                noted: None,
             }),
         })
     }
@@ -239,10 +243,14 @@ impl Strand {
         read: impl FnOnce(&Inbox) -> R,
     ) -> Result<(R, Start), Refused> {
         self.shared.admit(T::KIND)?;
+        let note = self.shared.log.note(&operation);
         let mut inbox = self.inbox.lock();
         let waits = !awaited.is_empty();
         if waits {
             inbox.push_wait(awaited.into_iter().map(|position| (position, None)));
+        }
+        if let Some(note) = note {
+            inbox.operations.push(note);
         }
         inbox.submitted += 1;
         inbox.operations.push(operation);
@@ -594,7 +602,7 @@ impl Runner {
             Kind::Native => self == Self::Worker,
             Kind::Host => self == Self::HostThread,
             Kind::Foreign => false,
-            Kind::Mark | Kind::Brief | Kind::Visit | Kind::Wait | Kind::Epoch => true,
+            Kind::Mark | Kind::Brief | Kind::Visit | Kind::Wait | Kind::Epoch | Kind::Note => true,
         }
     }
 }
@@ -672,7 +680,9 @@ impl Turn {
             // The runtime's own brief records need no worker. A call that is made where a point is
             // reached must not pass on to the next such call, though: a chain has no end.
             _ if frames::are_in_call() => self.schedule(None),
-            Kind::Wait | Kind::Epoch | Kind::Mark | Kind::Brief | Kind::Visit => self.pass(),
+            Kind::Wait | Kind::Epoch | Kind::Mark | Kind::Brief | Kind::Visit | Kind::Note => {
+                self.pass()
+            }
             Kind::Native | Kind::Host | Kind::Foreign => self.dispatch(kind),
         }
     }
@@ -707,9 +717,15 @@ impl Turn {
             match kind {
                 Kind::Wait => {
                     if let Some(position) = self.pass_wait(&mut head) {
+                        self.log_wait(&mut head);
                         return Stop::Parks(position, head.operations.peek_work(LOOKED_AT));
                     }
                     failure = head.epoch.failure();
+                }
+                Kind::Note => {
+                    let note = head.operations.take_next::<Note>();
+                    let n = strand.timeline.reached() + 1;
+                    head.noted = note.map(|note| note.of(n));
                 }
                 Kind::Epoch => {
                     if let Some(record) = head.operations.take_next::<EpochRecord>() {
@@ -731,7 +747,11 @@ impl Turn {
                     match &failure {
                         Some(failure) if kind != Kind::Mark => {
                             let n = strand.timeline.reached() + 1;
+                            if let Some(noted) = &mut head.noted {
+                                noted.skip(failure);
+                            }
                             strand.skip_next(&mut head, n, failure);
+                            self.log_end(&mut head, n, None);
                             strand.timeline.advance();
                         }
                         _ => {
@@ -755,14 +775,59 @@ impl Turn {
             strand: strand.id,
             n,
         });
+        self.log_begin(head);
         let outcome = head.operations.run_next();
         frames::leave();
         let outcome = outcome.map_err(|fault| {
             strand.fail(&head.epoch, n, fault);
             Failed
         });
+        self.log_end(
+            head,
+            n,
+            outcome.is_err().then(|| head.epoch.failure()).flatten(),
+        );
         strand.timeline.advance();
         outcome
+    }
+
+    /// The strand parks at the wait at the head, maybe again.
+    fn log_wait(&self, head: &mut Head) {
+        let n = self.0.timeline.reached() + 1;
+        if !head.noted.as_ref().is_some_and(|noted| noted.is_of(n)) {
+            head.noted = self.0.shared.log.note_wait(n);
+        }
+    }
+
+    /// The operation at hand begins.
+    #[inline]
+    fn log_begin(&self, head: &mut Head) {
+        if let Some(noted) = &mut head.noted {
+            self.0.shared.log.begin(noted);
+        }
+    }
+
+    /// Operation `n`, the one at hand, ends. Called before the timeline tells.
+    #[inline]
+    fn log_end(&self, head: &mut Head, n: u64, failure: Option<Arc<Failure>>) {
+        if let Some(noted) = head.noted.take() {
+            self.0.shared.log.end(&self.0, n, noted, failure);
+        }
+    }
+
+    /// As [`log_begin`](Self::log_begin), for a thread that runs the operation at hand itself and knows
+    /// what it is.
+    pub(crate) fn log_visit(&self, what: impl FnOnce() -> Description) {
+        if !self.0.shared.log.is_on() {
+            return;
+        }
+        // What it says of itself may be another language's code: not under the lock.
+        let what = what();
+        let mut head = self.0.head.lock();
+        if let Some(noted) = &mut head.noted {
+            noted.describe(what);
+            self.0.shared.log.begin(noted);
+        }
     }
 
     /// Hands this thread's other ready strands to the lane: the operation may take long.
@@ -784,6 +849,7 @@ impl Turn {
                 FirstAwaited::Nothing => break,
                 FirstAwaited::Ahead(position) => return Some(position),
                 FirstAwaited::Reached(awaited, others) => {
+                    strand.shared.log.passed(&self.0, &awaited.position);
                     if let Some(failure) = awaited.failure() {
                         head.epoch.fail(n, failure);
                     }
@@ -792,6 +858,7 @@ impl Turn {
             }
         }
         let _ = head.operations.take_next::<WaitRecord>();
+        self.log_end(head, n, None);
         strand.timeline.advance();
         None
     }
@@ -888,6 +955,10 @@ impl Turn {
         let n = strand.timeline.reached() + 1;
         let failure = head.epoch.failure_at(n);
         let operation = head.operations.take_next::<T>()?;
+        if let Some(noted) = &mut head.noted {
+            failure.iter().for_each(|why| noted.skip(why));
+            strand.shared.log.begin(noted);
+        }
         Some(Taken {
             operation,
             n,
@@ -906,6 +977,11 @@ impl Turn {
         if let Err(fault) = outcome {
             let epoch = self.0.head.lock().epoch.clone();
             self.0.fail(&epoch, n, fault);
+        }
+        if self.0.shared.log.is_on() {
+            let mut head = self.0.head.lock();
+            let failure = head.epoch.failure_at(n);
+            self.log_end(&mut head, n, failure);
         }
         self.0.timeline.advance();
     }
@@ -928,6 +1004,10 @@ impl Turn {
                     if let Some(record) = head.operations.take_next::<EpochRecord>() {
                         head.epoch = record.0;
                     }
+                    continue;
+                }
+                Kind::Note => {
+                    drop(head.operations.take_next::<Note>());
                     continue;
                 }
                 Kind::Wait => strand.forget_awaited(n),

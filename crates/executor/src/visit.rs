@@ -22,6 +22,7 @@ use crate::operation::{Kind, Operation};
 use crate::point::{Blocked, Deadlock, Point, Position};
 use crate::strand::{Start, Strand, Turn};
 use crate::sync::{Mutex, SPINS, Thread, current, park_until, pause};
+use crate::trace::Description;
 
 pub(crate) struct Baton {
     slot: Mutex<Slot>,
@@ -220,6 +221,13 @@ pub struct Inside {
 }
 
 impl Inside {
+    /// Tells a trace what the operation is, if there is one.
+    pub fn describe(&self, what: impl FnOnce() -> Description) {
+        if let Some(turn) = &self.turn {
+            turn.log_visit(what);
+        }
+    }
+
     /// Ends the operation and passes the turn on.
     pub fn finish(mut self, outcome: Result<(), Fault>) {
         self.end(outcome);

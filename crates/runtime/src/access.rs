@@ -8,6 +8,7 @@
     reason = "makes slices of the memory behind buffers; each block states its reason"
 )]
 
+use std::any::type_name_of_val;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::panic::Location;
@@ -348,7 +349,8 @@ impl Stream {
         accesses: A,
         work: impl FnOnce(A::Slices<'_>) -> R + Send + 'static,
     ) -> Result<(), Error> {
-        self.run_on(OnWorker, Location::caller(), accesses, work)
+        let name = type_name_of_val(&work);
+        self.run_on(OnWorker, name, Location::caller(), accesses, work)
     }
 
     /// As [`run`](Self::run), for a function that may block: it runs on the host lane.
@@ -361,20 +363,21 @@ impl Stream {
         accesses: A,
         work: impl FnOnce(A::Slices<'_>) -> R + Send + 'static,
     ) -> Result<(), Error> {
-        let function = number_function();
+        let (name, function) = (type_name_of_val(&work), number_function());
         let work = move |slices: A::Slices<'_>| aside::inside(function, || work(slices));
-        self.run_on(OnHost, Location::caller(), accesses, work)
+        self.run_on(OnHost, name, Location::caller(), accesses, work)
     }
 
     fn run_on<A: Accesses, R: Outcome>(
         &self,
         lane: impl Lane,
+        name: &'static str,
         site: &'static Location<'static>,
         accesses: A,
         work: impl FnOnce(A::Slices<'_>) -> R + Send + 'static,
     ) -> Result<(), Error> {
         accesses.check()?;
-        let submit = self.submit_at(accesses.claims(), site);
+        let submit = self.submit_at(accesses.claims(), site, name);
         submit.run(lane, move |held| {
             // SAFETY: `held` is at these claims, and this is the only call.
             work(unsafe { accesses.slices(held, None) }).into_result()
@@ -416,7 +419,8 @@ impl Stream {
         accesses.check()?;
         accesses.check_parts(count)?;
         let executor = &runtime()?.executor;
-        let submit = self.submit_at(accesses.claims(), Location::caller());
+        let name = type_name_of_val(&kernel);
+        let submit = self.submit_at(accesses.claims(), Location::caller(), name);
         submit.run(OnWorker, move |held| {
             executor.parallel_for(count, grain, |range| {
                 // SAFETY: `held` is at these claims until `parallel_for` has returned, and no two
@@ -428,11 +432,17 @@ impl Stream {
         })
     }
 
-    pub(crate) fn submit_at<C, S: Place>(&self, claims: C, site: S) -> Submit<'_, C, S> {
+    pub(crate) fn submit_at<C, S: Place>(
+        &self,
+        claims: C,
+        site: S,
+        name: &'static str,
+    ) -> Submit<'_, C, S> {
         Submit {
             stream: self,
             claims,
             site,
+            name,
         }
     }
 }

@@ -26,6 +26,7 @@ pub use crate::transfer::{Transfer, TransferAside, Wanted};
 pub use crate::view::{RawView, ViewRequest};
 #[doc(hidden)]
 pub use clika_executor::faults;
+pub use clika_executor::trace;
 pub use clika_executor::{
     Deadlock, Executor, Failure, Fault, ForeignThread, Host, Inside, Kind, Line, Next, Operation,
     Origin, Point, Position, Reason, Recruiter, Refused, Reporter, Site, Start, Strand, Visitor,
@@ -110,6 +111,14 @@ pub fn refused(refused: Refused) -> Error {
 #[must_use]
 pub fn deadlock(strand: &Strand) -> Error {
     wait::deadlock(strand)
+}
+
+/// Ends the trace of this process, if one is being written.
+///
+/// # Errors
+/// As for [`Trace::stop`](crate::Trace::stop).
+pub fn stop_trace() -> Result<(), Error> {
+    crate::trace::stop()
 }
 
 /// The error for a failure that is not of the binding's own language.

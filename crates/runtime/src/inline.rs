@@ -3,13 +3,15 @@
 use std::panic::Location;
 use std::sync::Arc;
 
-use clika_executor::{Failure, Fault, Point, Reason, Visitor};
+use clika_executor::trace::Description;
+use clika_executor::{Failure, Fault, Kind, Point, Reason, Visitor};
 
 use crate::error::Error;
 use crate::hazard::{self, Positions, Submission};
 use crate::runtime::refused;
 use crate::storage::{self, Claim};
 use crate::stream::Stream;
+use crate::task::describe;
 use crate::wait::{self, Settled};
 
 /// An operation that has run, or was skipped, on the calling thread.
@@ -32,10 +34,11 @@ pub(crate) enum Why {
 /// Runs `work` and returns its failure, acknowledged.
 pub(crate) fn submit(
     stream: &Stream,
+    name: &'static str,
     site: &'static Location<'static>,
     work: impl FnOnce() -> Result<(), Reason>,
 ) -> Result<(), Error> {
-    settle(run(stream, site, work)?)
+    settle(run(stream, name, site, work)?)
 }
 
 /// The failure of what has run, acknowledged.
@@ -53,22 +56,31 @@ pub(crate) fn settle(ran: Ran) -> Result<(), Error> {
 /// Runs `work` in the stream's order, once it is this thread's turn.
 pub(crate) fn run(
     stream: &Stream,
+    name: &'static str,
     site: &'static Location<'static>,
     work: impl FnOnce() -> Result<(), Reason>,
 ) -> Result<Ran, Error> {
-    run_at(stream, &[], || Fault::catch(site, work))
+    let what = || describe(Kind::Visit, name, site, &[]);
+    run_at(stream, &[], what, || Fault::catch(site, work))
 }
 
-/// As [`run`], for work at the bytes of `claims`, which lets no panic out.
+/// As [`run`], for work at the bytes of `claims`, which lets no panic out. `what` tells a trace of it.
 pub(crate) fn run_at(
     stream: &Stream,
     claims: &[Claim],
+    what: impl FnOnce() -> Description,
     work: impl FnOnce() -> Result<(), Fault>,
 ) -> Result<Ran, Error> {
     wait::admit(stream.strand())?;
     match stream.strand().inside() {
         Some(n) => run_within(stream, n, claims, work),
-        None => Ok(run_in_turn(stream, enter(stream, claims)?, claims, work)),
+        None => Ok(run_in_turn(
+            stream,
+            enter(stream, claims)?,
+            claims,
+            what,
+            work,
+        )),
     }
 }
 
@@ -89,6 +101,7 @@ fn run_in_turn(
     stream: &Stream,
     visitor: Visitor,
     claims: &[Claim],
+    what: impl FnOnce() -> Description,
     work: impl FnOnce() -> Result<(), Fault>,
 ) -> Ran {
     let strand = stream.strand();
@@ -102,6 +115,7 @@ fn run_in_turn(
             return Ran { point, failure };
         }
     };
+    inside.describe(what);
     let outcome = work();
     // Asked inside: if the work has acknowledged a failure of its own, it is in the next epoch now,
     // and that failure is over.

@@ -28,6 +28,7 @@
 //! | `CLIKA_WORKERS` | the cores this process may use | threads that run native work |
 //! | `CLIKA_HOST_THREADS` | 512 | blocking functions that may be under way at once |
 //! | `CLIKA_EXIT_TIMEOUT` | 5 | seconds that pending work may go on at exit, from Python |
+//! | `CLIKA_TRACE` | none | the file that a [`trace()`] of all streams is written to |
 //!
 //! # Forks
 //! A forked child that uses an inherited stream gets a device error at once. It can create its own.
@@ -50,6 +51,7 @@ mod settings;
 mod storage;
 mod stream;
 mod task;
+mod trace;
 mod transfer;
 mod view;
 mod wait;
@@ -67,6 +69,7 @@ pub use outcome::Outcome;
 pub use pool::MemoryStats;
 pub use runtime::shutdown;
 pub use stream::{Stream, StreamWait};
+pub use trace::{Trace, trace};
 pub use transfer::Pattern;
 pub use view::{View, ViewMut};
 

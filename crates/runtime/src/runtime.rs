@@ -21,6 +21,7 @@ use crate::error::Error;
 use crate::pool::Pool;
 use crate::settings::Settings;
 use crate::stream::Stream;
+use crate::trace::{self, Tracer, own_path};
 use crate::wait;
 
 pub(crate) struct Runtime {
@@ -30,6 +31,8 @@ pub(crate) struct Runtime {
     pub(crate) pool: Arc<Pool>,
     /// The default stream of the CPU.
     default_stream: OnceLock<Stream>,
+    /// What is told of all this.
+    pub(crate) tracer: Tracer,
     /// What a binding keeps for as long as the runtime.
     pub(crate) binding: OnceLock<Box<dyn Any + Send + Sync>>,
 }
@@ -103,10 +106,19 @@ impl Slot {
     /// Starts the runtime. The settings are read once; a thread that could not be had is asked for
     /// again at the next use. Of two threads that start it at the same time, one's is dropped.
     #[cold]
-    fn start(&self) -> Result<&Runtime, Error> {
+    fn start(&'static self) -> Result<&'static Runtime, Error> {
         let settings = self.settings.get_or_init(Settings::read).clone()?;
-        let runtime = Runtime::start(settings)?;
-        Ok(self.runtime.get_or_init(|| runtime))
+        let path = settings.trace.clone();
+        let mut fresh = Some(Runtime::start(settings)?);
+        let started = self
+            .runtime
+            .get_or_init(|| fresh.take().unwrap_or_else(|| unreachable!("once")));
+        if fresh.is_none()
+            && let Some(path) = path
+        {
+            started.tracer.start(started, &own_path(&path))?;
+        }
+        Ok(started)
     }
 }
 
@@ -125,6 +137,7 @@ impl Runtime {
             settings,
             pool: Pool::new(Device::cpu().total_memory()),
             default_stream: OnceLock::new(),
+            tracer: Tracer::default(),
             binding: OnceLock::new(),
         })
     }
@@ -199,6 +212,7 @@ pub fn shutdown(timeout: Duration) -> bool {
     };
     let drained = runtime.executor.drain(Instant::now().checked_add(timeout));
     runtime.executor.close();
+    let _ = trace::stop();
     runtime
         .executor
         .take_unacknowledged()

@@ -1,6 +1,8 @@
 //! What the environment may set: how many threads there are, and how long an exit may take.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::cpu;
@@ -23,6 +25,8 @@ pub(crate) struct Settings {
     pub(crate) host_threads: usize,
     /// `CLIKA_EXIT_TIMEOUT`, in seconds: how long pending work may go on at exit; 5 by default.
     pub(crate) exit_timeout: Duration,
+    /// `CLIKA_TRACE`: where a trace of all streams is written, if anywhere.
+    pub(crate) trace: Option<PathBuf>,
 }
 
 impl Settings {
@@ -38,8 +42,29 @@ impl Settings {
             workers: variable("CLIKA_WORKERS").threads(cpu::cores)?,
             host_threads: variable("CLIKA_HOST_THREADS").threads(|| 512)?,
             exit_timeout: variable("CLIKA_EXIT_TIMEOUT").seconds(5.0)?,
+            trace: path("CLIKA_TRACE", lookup("CLIKA_TRACE"))?,
         })
     }
+}
+
+/// The file that a variable names.
+fn path(name: &str, value: Option<OsString>) -> Result<Option<PathBuf>, Error> {
+    if value.as_ref().is_some_and(|value| value.is_empty()) {
+        return Err(Error::invalid_argument(format!(
+            "the environment variable {name} is empty, but has to be the path of a file; or unset it"
+        )));
+    }
+    let Some(path) = value.map(PathBuf::from) else {
+        return Ok(None);
+    };
+    let opened = File::options().create(true).append(true).open(&path);
+    opened.map_err(|error| {
+        let path = quoted(&path.to_string_lossy());
+        Error::invalid_argument(format!(
+            "the environment variable {name} is {path}, which cannot be written: {error}"
+        ))
+    })?;
+    Ok(Some(path))
 }
 
 /// An environment variable and what it is set to, if it is.
@@ -101,6 +126,7 @@ mod tests {
             workers: cpu::cores(),
             host_threads: 512,
             exit_timeout: Duration::from_secs(5),
+            trace: None,
         };
         assert_eq!(settings, expected);
     }

@@ -1,7 +1,9 @@
 //! Streams: ordered, asynchronous queues of device work.
 
+use std::any::type_name;
 use std::fmt;
 use std::future::IntoFuture;
+use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::panic::Location;
 use std::sync::Arc;
@@ -161,7 +163,9 @@ impl Stream {
         &self,
         work: impl FnOnce() -> R + Send + 'static,
     ) -> Result<(), Error> {
-        self.push(|| work().into_result(), Location::caller(), Native::new)
+        let named = named_as(&work);
+        let work = || work().into_result();
+        self.push(work, named, Location::caller(), Native::named)
     }
 
     /// Submits a function that may block: it waits, reads files, or calls code that does.
@@ -175,8 +179,9 @@ impl Stream {
         &self,
         work: impl FnOnce() -> R + Send + 'static,
     ) -> Result<(), Error> {
+        let named = named_as(&work);
         let work = aside::numbered(|| work().into_result());
-        self.push(work, Location::caller(), Host::new)
+        self.push(work, named, Location::caller(), Host::named)
     }
 
     /// Submits a function that computes and does not block, and returns its future value.
@@ -190,8 +195,9 @@ impl Stream {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<Future<T>, Error> {
+        let named = named_as(&work);
         let (value, work) = Value::of(work);
-        self.push_for(value, work, Location::caller(), Native::new)
+        self.push_for(value, work, named, Location::caller(), Native::named)
     }
 
     /// Submits a function that may block, and returns its future value.
@@ -203,38 +209,41 @@ impl Stream {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<Future<T>, Error> {
+        let named = named_as(&work);
         let (value, work) = Value::of(work);
         let work = aside::numbered(work);
-        self.push_for(value, work, Location::caller(), Host::new)
+        self.push_for(value, work, named, Location::caller(), Host::named)
     }
 
     /// Submits `work` as the operation that `make` makes of it.
-    fn push<W: FnOnce() -> Result<(), Reason>, O: Operation>(
+    fn push<W: FnOnce() -> Result<(), Reason>, N, O: Operation>(
         &self,
         work: W,
+        named: Named<N>,
         site: &'static Location<'static>,
-        make: impl FnOnce(W, Option<&'static Location<'static>>) -> O,
+        make: impl FnOnce(W, Named<N>, Option<&'static Location<'static>>) -> O,
     ) -> Result<(), Error> {
         if self.is_default() {
-            return inline::submit(self, site, work);
+            return inline::submit(self, type_name::<N>(), site, work);
         }
-        let pushed = self.strand().push(make(work, Some(site)));
+        let pushed = self.strand().push(make(work, named, Some(site)));
         pushed.map(drop).map_err(refused)
     }
 
     /// As [`push`](Self::push), for `work` that leaves a value.
-    fn push_for<T: Send + 'static, W: FnOnce() -> Result<(), Reason>, O: Operation>(
+    fn push_for<T: Send + 'static, W: FnOnce() -> Result<(), Reason>, N, O: Operation>(
         &self,
         value: Arc<Value<T>>,
         work: W,
+        named: Named<N>,
         site: &'static Location<'static>,
-        make: impl FnOnce(W, Option<&'static Location<'static>>) -> O,
+        make: impl FnOnce(W, Named<N>, Option<&'static Location<'static>>) -> O,
     ) -> Result<Future<T>, Error> {
         if self.is_default() {
-            let ran = inline::run(self, site, work)?;
+            let ran = inline::run(self, type_name::<N>(), site, work)?;
             return Ok(Future::of_ran(self.clone(), ran, value));
         }
-        let pushed = self.strand().push_at(make(work, Some(site)));
+        let pushed = self.strand().push_at(make(work, named, Some(site)));
         Ok(Future::new(self.clone(), pushed.map_err(refused)?, value))
     }
 
@@ -321,6 +330,13 @@ impl Stream {
         wait::until(&point, deadline)?;
         Settled::acknowledging(&point)
     }
+}
+
+/// The function whose name an operation bears in a trace.
+type Named<N> = PhantomData<fn() -> N>;
+
+fn named_as<W>(_work: &W) -> Named<W> {
+    PhantomData
 }
 
 fn no_native_streams(device: Device) -> Error {

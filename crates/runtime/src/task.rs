@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use clika_executor::trace::Description;
 use clika_executor::{Failure, Fault, Kind, Operation, Point, Reason, Site, Start};
 
 use crate::error::Error;
@@ -57,6 +58,7 @@ struct Task<C, B, W, L, S> {
     begin: B,
     work: W,
     site: S,
+    name: &'static str,
     lane: PhantomData<L>,
 }
 
@@ -77,7 +79,38 @@ where
     fn skip(self, why: &Arc<Failure>) {
         storage::skip(self.claims.as_ref(), why);
     }
+
+    fn describe(&self) -> Description {
+        describe(L::KIND, self.name, self.site.clone(), self.claims.as_ref())
+    }
 }
+
+/// What is told of an operation. Fills and copies are kinds of their own.
+pub(crate) fn describe(
+    kind: Kind,
+    name: &'static str,
+    site: impl Place,
+    claims: &[Claim],
+) -> Description {
+    let kind = Description::of_kind(kind);
+    Description {
+        name: name.into(),
+        category: if matches!(name, FILL | COPY) {
+            name
+        } else {
+            kind.category
+        },
+        site: site.into(),
+        bytes: claims
+            .iter()
+            .map(|claim| claim.storage.nbytes() as u64)
+            .sum(),
+    }
+}
+
+/// The names of the runtime's own operations.
+pub(crate) const FILL: &str = "fill";
+pub(crate) const COPY: &str = "copy";
 
 /// Does `work` at the bytes of `claims`.
 pub(crate) fn perform(claims: &[Claim], site: impl Place, work: impl Work) -> Result<(), Fault> {
@@ -117,6 +150,8 @@ pub(crate) struct Submit<'a, C, S> {
     pub(crate) stream: &'a Stream,
     pub(crate) claims: C,
     pub(crate) site: S,
+    /// Its name in a trace.
+    pub(crate) name: &'static str,
 }
 
 impl<C: Claims, S: Place> Submit<'_, C, S> {
@@ -161,7 +196,11 @@ impl<C: Claims, S: Place> Submit<'_, C, S> {
 
     fn run_here(self, work: impl Work) -> Result<Ran, Error> {
         let claims = self.claims.as_ref();
-        inline::run_at(self.stream, claims, || perform(claims, self.site, work))
+        let (name, site) = (self.name, self.site.clone());
+        let what = || describe(Kind::Visit, name, site, claims);
+        inline::run_at(self.stream, claims, what, || {
+            perform(claims, self.site, work)
+        })
     }
 
     fn task<L: Lane>(
@@ -174,6 +213,7 @@ impl<C: Claims, S: Place> Submit<'_, C, S> {
             begin,
             work,
             site: self.site,
+            name: self.name,
             lane: PhantomData::<L>,
         }
     }

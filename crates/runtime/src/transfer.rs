@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 use clika_executor::sync::Mutex;
-use clika_executor::{Failure, Fault, Point, Position, Reason, Site, Visitor};
+use clika_executor::trace::Description;
+use clika_executor::{Failure, Fault, Kind, Point, Position, Reason, Site, Visitor};
 use smallvec::SmallVec;
 
 use crate::aside::{self, Aside};
@@ -156,7 +157,11 @@ impl Stream {
             Ok(())
         };
         let claim = (length > 0).then(|| buffer.claim(Access::Read));
-        let submit = self.submit_at(Option::into_iter(claim).collect::<SmallVec<[_; 1]>>(), site);
+        let submit = self.submit_at(
+            Option::into_iter(claim).collect::<SmallVec<[_; 1]>>(),
+            site,
+            task::COPY,
+        );
         if length <= BRIEF {
             submit.call(Anywhere, value, work)
         } else {
@@ -277,8 +282,9 @@ impl Transfer {
     /// # Errors
     /// As for [`Stream::run`].
     pub fn submit(self, stream: &Stream, site: impl Place) -> Result<(), Error> {
+        let name = self.name();
         let (claims, length, work) = self.into_work();
-        let submit = stream.submit_at(claims, site);
+        let submit = stream.submit_at(claims, site, name);
         if length <= BRIEF {
             submit.run(Anywhere, work)
         } else {
@@ -291,8 +297,9 @@ impl Transfer {
     /// # Errors
     /// As for [`Stream::run`].
     pub fn push(self, stream: &Stream, site: Site) -> Result<Point, Error> {
+        let name = self.name();
         let (claims, length, work) = self.into_work();
-        let submit = stream.submit_at(claims, site);
+        let submit = stream.submit_at(claims, site, name);
         if length <= BRIEF {
             submit.push(Anywhere, work)
         } else {
@@ -352,6 +359,19 @@ impl Transfer {
             length: self.length,
             deed: self.deed,
         })
+    }
+
+    fn name(&self) -> &'static str {
+        match self.deed {
+            Deed::Fill(..) => task::FILL,
+            Deed::In(..) | Deed::Between(..) | Deed::Out(..) => task::COPY,
+        }
+    }
+
+    /// What is told of it on a default stream, where it was submitted at `site`.
+    #[must_use]
+    pub fn describe(&self, site: Site) -> Description {
+        task::describe(Kind::Visit, self.name(), site, &self.claims)
     }
 
     fn into_work(self) -> (SmallVec<[Claim; 2]>, usize, impl Work) {

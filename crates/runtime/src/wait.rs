@@ -92,7 +92,7 @@ pub(crate) fn failed(failure: &Arc<Failure>) -> Error {
             None => Some(error.clone()),
         },
         Reason::ShutDown => return Error::cancelled(describe(failure), None),
-        Reason::Panicked(_) | Reason::Foreign(_) => None,
+        Reason::Panicked(_) | Reason::Foreign(..) => None,
     };
     Error::operation(describe(failure), cause)
 }

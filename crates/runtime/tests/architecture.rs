@@ -12,7 +12,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("clika-executor", &[]),
     ("clika-runtime", &["clika-executor"]),
     ("clika-cli", &["clika-runtime"]),
-    ("clika-python", &["clika-runtime"]),
+    ("clika-python", &["clika-cli", "clika-runtime"]),
     (
         "clika-bench",
         &["clika-cli", "clika-executor", "clika-runtime"],

@@ -192,7 +192,10 @@ impl World {
     fn perform(&self, deed: Deed) -> Result<(), Reason> {
         match deed {
             Deed::Nothing => Ok(()),
-            Deed::Fail => Err(Reason::Foreign(Box::new("on purpose"))),
+            Deed::Fail => Err(Reason::Foreign(
+                Box::new("on purpose"),
+                "it was told to".to_owned(),
+            )),
             // As a panic, but without the message on the screen.
             Deed::Panic => std::panic::resume_unwind(Box::new("on purpose")),
             Deed::Wait(point) => {

@@ -166,7 +166,7 @@ fn promise_07_foreign_functions_fail_skip_and_resume() {
             &strand,
             fallible(move || {
                 let _probe = probe;
-                Err(Reason::Foreign(Box::new(42)))
+                Err(Reason::Foreign(Box::new(42), "a number".to_owned()))
             }),
         )
     };
@@ -176,7 +176,7 @@ fn promise_07_foreign_functions_fail_skip_and_resume() {
     };
     wait(&skipped);
     assert_eq!(drops.count(), 2);
-    let Reason::Foreign(value) = &failed.failure().unwrap().reason else {
+    let Reason::Foreign(value, _) = &failed.failure().unwrap().reason else {
         panic!("not foreign")
     };
     assert_eq!(value.downcast_ref(), Some(&42));

@@ -63,7 +63,10 @@ fn promise_06_captured_values_are_dropped_before_a_failure() {
     pushed(|strand, probe| {
         let work = move || {
             let _probe = &probe;
-            Err(Reason::Foreign(Box::new("on purpose")))
+            Err(Reason::Foreign(
+                Box::new("on purpose"),
+                "it was told to".to_owned(),
+            ))
         };
         strand.push_at(Native::new(work, None)).unwrap()
     });

@@ -423,7 +423,7 @@ impl Run {
         match ends {
             _ if mark => Ok(()),
             Ends::Well => Ok(()),
-            Ends::InAnError => Err(Reason::Foreign(Box::new(at))),
+            Ends::InAnError => Err(Reason::Foreign(Box::new(at), "it was told to".to_owned())),
             Ends::InAPanic => panic_quietly(at.to_string()),
         }
     }
@@ -504,7 +504,7 @@ fn with_ballast(
 fn origin(failure: &Failure) -> usize {
     match &failure.reason {
         Reason::Panicked(text) => text.parse().unwrap(),
-        Reason::Foreign(at) => *at.downcast_ref().unwrap(),
+        Reason::Foreign(at, _) => *at.downcast_ref().unwrap(),
         reason => panic!("not one of ours: {reason}"),
     }
 }

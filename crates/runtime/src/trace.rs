@@ -1,0 +1,478 @@
+//! Traces: a file that tells what ran when, for a timeline.
+//!
+//! The format is the array form of Chrome's trace events, which Perfetto and the browsers' own viewers
+//! read: one event in each line, times in microseconds, and no closing bracket needed, so that a process
+//! that dies leaves a readable file. One track for each stream:
+//! * a slice (`X`) for each operation, from its begin to its end; `args` tell its number `n`, when it was
+//!   `submitted`, how long it `waited`, its `worker`, and where they apply its `bytes`, the `site` that
+//!   submitted it, its `failure`, and that it was `skipped`. A slice of the category `wait` is the time
+//!   for which the stream was parked;
+//! * an arrow (`s` to `f`) from what was waited for to what ran next;
+//! * counters (`C`) of the operations that are queued, and of the memory pool, looked at now and then.
+//!
+//! # Protocol
+//! The executor's log collects entries, and a thread of the trace's own takes them out every few
+//! milliseconds; whoever fills the log takes them out himself and so is held back, and memory stays
+//! bounded. Entries are written in the order of the log, under the writer's lock, which is taken before
+//! the log's.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::mem::ManuallyDrop;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Once};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clika_executor::sync::Mutex;
+use clika_executor::trace::{Arrow, Entry, Log, Slice};
+use clika_executor::{Failure, generation, with_signals_blocked};
+
+use crate::device::Device;
+use crate::error::Error;
+use crate::pool::MemoryStats;
+use crate::runtime::{Runtime, runtime, started};
+use crate::wait;
+
+/// Writes a trace until it is dropped or [stopped](Trace::stop).
+///
+/// Operations that end in that time are in the file; one that has not ended by then is not.
+#[must_use = "the trace ends when this is dropped"]
+pub struct Trace(());
+
+/// Begins to write a trace of all streams to a file, which is made anew. There is one trace at a time.
+///
+/// Open the file in Perfetto or in a browser's own viewer, or make a page of it by `clikart timeline`.
+///
+/// # Errors
+/// Invalid argument if the file cannot be written, or if another trace is being written; a device
+/// error if the runtime cannot be started.
+///
+/// # Examples
+///
+/// ```
+/// use clika_runtime::{Device, Stream};
+///
+/// # let path = std::env::temp_dir().join(format!("clika-trace-doc-{}.json", std::process::id()));
+/// let trace = clika_runtime::trace(&path)?;
+/// let stream = Stream::create(Device::cpu())?;
+/// stream.submit(|| (0..1000_u64).sum::<u64>() % 7)?;
+/// stream.synchronize()?;
+/// trace.stop()?;
+/// assert!(std::fs::read_to_string(&path).unwrap().contains("\"cat\":\"native\""));
+/// # std::fs::remove_file(path).unwrap();
+/// # Ok::<(), clika_runtime::Error>(())
+/// ```
+pub fn trace(path: impl AsRef<Path>) -> Result<Trace, Error> {
+    let runtime = runtime()?;
+    runtime.tracer.start(runtime, path.as_ref())?;
+    Ok(Trace(()))
+}
+
+impl Trace {
+    /// Ends the trace: the file is complete when this returns.
+    ///
+    /// # Errors
+    /// A device error if the file could not be written to its end.
+    pub fn stop(self) -> Result<(), Error> {
+        let _ = ManuallyDrop::new(self);
+        stop()
+    }
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        let _ = stop();
+    }
+}
+
+impl fmt::Debug for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Trace")
+    }
+}
+
+/// Ends the trace of this process, if there is one.
+///
+/// # Errors
+/// As for [`Trace::stop`].
+pub(crate) fn stop() -> Result<(), Error> {
+    match started() {
+        Some(runtime) => runtime.tracer.stop(runtime),
+        None => Ok(()),
+    }
+}
+
+/// Empties the log of this process.
+fn read() {
+    if let Some(runtime) = started() {
+        runtime.tracer.pump(runtime.executor.log());
+    }
+}
+
+/// The trace of a runtime, if it is being written.
+#[derive(Default)]
+pub(crate) struct Tracer {
+    writer: Mutex<Option<Writer>>,
+    /// Taken first: one begin or end at a time.
+    clerk: Mutex<Option<Clerk>>,
+}
+
+/// The thread that looks at the log every few milliseconds.
+struct Clerk {
+    ends: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Tracer {
+    /// How long the clerk rests between two looks.
+    const REST: Duration = Duration::from_millis(10);
+
+    pub(crate) fn start(&self, runtime: &'static Runtime, path: &Path) -> Result<(), Error> {
+        let mut clerk = self.clerk.lock();
+        if clerk.is_some() {
+            return Err(Error::invalid_argument(
+                "a trace is being written already: stop it first. CLIKA_TRACE begins one at the start",
+            ));
+        }
+        let file = File::create(path).map_err(|error| unwritable(path, &error))?;
+        let log = runtime.executor.log();
+        let mut writer = Writer::new(file, path.to_owned());
+        writer.begin(runtime, log.now());
+        *self.writer.lock() = Some(writer);
+        log.start(read);
+        let ends = Arc::new(AtomicBool::new(false));
+        let until = ends.clone();
+        let work = move || {
+            while !until.load(Ordering::Acquire) {
+                runtime.tracer.look(runtime);
+                thread::park_timeout(Self::REST);
+            }
+        };
+        let name = || {
+            thread::Builder::new()
+                .name("clika-trace".to_owned())
+                .spawn(work)
+        };
+        let thread = with_signals_blocked(name).map_err(|error| {
+            log.stop();
+            *self.writer.lock() = None;
+            Error::device(
+                "no thread could be started for the trace",
+                Some(Arc::new(error)),
+            )
+        })?;
+        *clerk = Some(Clerk { ends, thread });
+        stop_at_exit();
+        Ok(())
+    }
+
+    pub(crate) fn stop(&self, runtime: &Runtime) -> Result<(), Error> {
+        let mut clerk = self.clerk.lock();
+        let Some(Clerk { ends, thread }) = clerk.take() else {
+            return Ok(());
+        };
+        let log = runtime.executor.log();
+        log.stop();
+        ends.store(true, Ordering::Release);
+        thread.thread().unpark();
+        let _ = thread.join();
+        self.pump(log);
+        let writer = self.writer.lock().take();
+        writer.map_or(Ok(()), Writer::end)
+    }
+
+    /// Writes what the log holds.
+    fn pump(&self, log: &Log) {
+        let mut writer = self.writer.lock();
+        let entries = log.take();
+        if let Some(writer) = &mut *writer {
+            entries.iter().for_each(|entry| writer.entry(entry));
+        }
+    }
+
+    /// Writes what the log holds and what the counters show.
+    fn look(&self, runtime: &Runtime) {
+        let log = runtime.executor.log();
+        self.pump(log);
+        let strands = log.strands();
+        let pending: Vec<_> = strands
+            .iter()
+            .map(|one| (one.id(), one.pending()))
+            .collect();
+        if let Some(writer) = &mut *self.writer.lock() {
+            let now = log.now();
+            for (strand, pending) in pending {
+                writer.queued(strand, pending, now);
+            }
+            writer.memory(runtime.pool.stats(), now);
+            writer.flush();
+        }
+    }
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> Error {
+    Error::invalid_argument(format!(
+        "the trace file '{}' cannot be written: {error}",
+        path.display()
+    ))
+}
+
+/// The path in a forked child, which must not write into its parent's file.
+pub(crate) fn own_path(path: &Path) -> PathBuf {
+    if generation() == 0 {
+        return path.to_owned();
+    }
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    path.with_file_name(name)
+}
+
+/// Ends the trace where the process ends without a shutdown.
+#[allow(unsafe_code, reason = "one call into the C library")]
+fn stop_at_exit() {
+    extern "C" fn at_exit() {
+        let _ = stop();
+    }
+    static REGISTERED: Once = Once::new();
+    // SAFETY: the handler is a plain function of this library, which is never unloaded.
+    REGISTERED.call_once(|| unsafe {
+        let _ = libc::atexit(at_exit);
+    });
+}
+
+/// The file.
+struct Writer {
+    out: BufWriter<File>,
+    path: PathBuf,
+    tracks: HashMap<u64, Track>,
+    memory: Option<MemoryStats>,
+    arrows: u64,
+    pid: u32,
+    /// The first error. Nothing is written after it.
+    error: Option<io::Error>,
+}
+
+/// What is known of a stream.
+#[derive(Default)]
+struct Track {
+    name: String,
+    queued: u64,
+    /// The last operations: their numbers, and when they began and ended.
+    recent: VecDeque<(u64, u64, u64)>,
+    /// What the next operation waited for: the thread of that, and a time within it.
+    arrows: Vec<(u64, u64)>,
+}
+
+impl Track {
+    const RECENT: usize = 256;
+
+    /// A time inside the operation that ends at or before position `n`.
+    fn time_at(&self, n: u64) -> Option<u64> {
+        let at = self.recent.partition_point(|recent| recent.0 <= n);
+        let (_, begun, ended) = self.recent.get(at.checked_sub(1)?)?;
+        Some(ended.saturating_sub(1).max(*begun))
+    }
+}
+
+/// Nanoseconds as microseconds.
+struct Micros(u64);
+
+impl fmt::Display for Micros {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:03}", self.0 / 1000, self.0 % 1000)
+    }
+}
+
+/// A text in quotes, escaped.
+struct Quoted<'a>(&'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let quoted = serde_json::to_string(self.0).map_err(|_| fmt::Error)?;
+        f.write_str(&quoted)
+    }
+}
+
+impl Writer {
+    fn new(file: File, path: PathBuf) -> Self {
+        Self {
+            out: BufWriter::with_capacity(1 << 16, file),
+            path,
+            tracks: HashMap::new(),
+            memory: None,
+            arrows: 0,
+            pid: std::process::id(),
+            error: None,
+        }
+    }
+
+    fn begin(&mut self, runtime: &Runtime, now: u64) {
+        let pid = self.pid;
+        let wall = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let start = wall.as_micros().saturating_sub(u128::from(now / 1000));
+        let (version, device) = (env!("CARGO_PKG_VERSION"), Device::cpu());
+        let workers = runtime.settings.workers;
+        self.raw("[\n");
+        self.event(format_args!(
+            r#""ph":"M","pid":{pid},"tid":0,"name":"process_name","args":{{"name":"clika_runtime"}}"#
+        ));
+        self.event(format_args!(
+            r#""ph":"M","pid":{pid},"tid":0,"name":"clika_runtime","args":{{"version":"{version}","start_unix_us":{start},"device":"{device}","workers":{workers}}}"#
+        ));
+    }
+
+    fn end(mut self) -> Result<(), Error> {
+        let pid = self.pid;
+        // The last event has no comma behind it.
+        self.raw(&format!(
+            r#"{{"ph":"M","pid":{pid},"tid":0,"name":"trace_end","args":{{}}}}"#
+        ));
+        self.raw("\n]\n");
+        self.flush();
+        match self.error {
+            None => Ok(()),
+            Some(error) => Err(Error::device(
+                format!(
+                    "the trace file '{}' is cut off: it could not be written",
+                    self.path.display()
+                ),
+                Some(Arc::new(error)),
+            )),
+        }
+    }
+
+    fn raw(&mut self, text: &str) {
+        if self.error.is_none() {
+            self.error = self.out.write_all(text.as_bytes()).err();
+        }
+    }
+
+    fn event(&mut self, members: fmt::Arguments<'_>) {
+        if self.error.is_none() {
+            self.error = writeln!(self.out, "{{{members}}},").err();
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.error.is_none() {
+            self.error = self.out.flush().err();
+        }
+    }
+
+    fn entry(&mut self, entry: &Entry) {
+        match entry {
+            Entry::Strand(id, name) => self.stream(*id, name),
+            Entry::Slice(slice) => self.slice(slice),
+            Entry::Arrow(arrow) => self.arrow(arrow),
+        }
+    }
+
+    fn stream(&mut self, id: u64, name: &str) {
+        let (pid, quoted) = (self.pid, Quoted(name));
+        self.event(format_args!(
+            r#""ph":"M","pid":{pid},"tid":{id},"name":"thread_name","args":{{"name":{quoted}}}"#
+        ));
+        self.event(format_args!(
+            r#""ph":"M","pid":{pid},"tid":{id},"name":"thread_sort_index","args":{{"sort_index":{id}}}"#
+        ));
+        self.tracks.entry(id).or_default().name = name.to_owned();
+    }
+
+    fn slice(&mut self, slice: &Slice) {
+        let (pid, tid, n) = (self.pid, slice.strand, slice.n);
+        let [submitted, begun, ended] = slice.times;
+        let track = self.tracks.entry(tid).or_default();
+        if track.recent.len() == Track::RECENT {
+            track.recent.pop_front();
+        }
+        track.recent.push_back((n, begun, ended));
+        let arrows = if slice.what.category == "wait" {
+            vec![]
+        } else {
+            std::mem::take(&mut track.arrows)
+        };
+        let mut more = String::new();
+        if slice.what.bytes > 0 {
+            more += &format!(r#","bytes":{}"#, slice.what.bytes);
+        }
+        if let Some((file, line)) = slice.what.site.line() {
+            more += &format!(r#","site":{}"#, Quoted(&format!("{file}:{line}")));
+        }
+        if let Some(failure) = &slice.failure {
+            more += &format!(r#","failure":{}"#, Quoted(&told(failure)));
+        }
+        if slice.is_skipped {
+            more += r#","skipped":true"#;
+        }
+        let (name, category) = (Quoted(&slice.what.name), slice.what.category);
+        let (ts, dur) = (Micros(begun), Micros(ended - begun));
+        let waited = Micros(begun.saturating_sub(submitted));
+        let (submitted, worker) = (Micros(submitted), Quoted(&slice.thread));
+        self.event(format_args!(
+            r#""ph":"X","pid":{pid},"tid":{tid},"ts":{ts},"dur":{dur},"name":{name},"cat":"{category}","args":{{"n":{n},"submitted":{submitted},"waited":{waited},"worker":{worker}{more}}}"#
+        ));
+        for (from, at) in arrows {
+            self.arrows += 1;
+            let (id, at) = (self.arrows, Micros(at));
+            self.event(format_args!(
+                r#""ph":"s","pid":{pid},"tid":{from},"ts":{at},"id":{id},"name":"wait","cat":"wait""#
+            ));
+            self.event(format_args!(
+                r#""ph":"f","bp":"e","pid":{pid},"tid":{tid},"ts":{ts},"id":{id},"name":"wait","cat":"wait""#
+            ));
+        }
+    }
+
+    /// Remembers it until the strand's next operation is known.
+    fn arrow(&mut self, arrow: &Arrow) {
+        let (from, n) = arrow.from;
+        let Some(at) = self.tracks.get(&from).and_then(|track| track.time_at(n)) else {
+            // What was waited for ended before the trace, or long ago.
+            return;
+        };
+        let arrows = &mut self.tracks.entry(arrow.to).or_default().arrows;
+        if !arrows.contains(&(from, at)) {
+            arrows.push((from, at));
+        }
+    }
+
+    fn queued(&mut self, id: u64, pending: u64, now: u64) {
+        let track = self.tracks.entry(id).or_default();
+        if std::mem::replace(&mut track.queued, pending) == pending {
+            return;
+        }
+        let (pid, ts, name) = (self.pid, Micros(now), format!("queued: {}", track.name));
+        let name = Quoted(&name);
+        self.event(format_args!(
+            r#""ph":"C","pid":{pid},"tid":{id},"ts":{ts},"name":{name},"args":{{"operations":{pending}}}"#
+        ));
+    }
+
+    fn memory(&mut self, stats: MemoryStats, now: u64) {
+        let before = self.memory.replace(stats);
+        let shown = |stats: MemoryStats| (stats.live_bytes, stats.cached_bytes);
+        if before.map(shown) == Some(shown(stats)) {
+            return;
+        }
+        let (pid, ts) = (self.pid, Micros(now));
+        let (live, cached) = shown(stats);
+        self.event(format_args!(
+            r#""ph":"C","pid":{pid},"tid":0,"ts":{ts},"name":"memory","args":{{"live":{live},"cached":{cached}}}"#
+        ));
+    }
+}
+
+/// Why an operation failed, without where: its slice tells that.
+fn told(failure: &Failure) -> String {
+    wait::describe(failure)
+}
