@@ -21,11 +21,13 @@ from clika_runtime._core import (
     OutOfMemoryError,
     Stream,
     TimeoutError,
+    Trace,
     UnsupportedError,
     current_stream,
     devices,
     memory_stats,
     release_memory,
+    trace,
 )
 
 __all__ = [
@@ -41,9 +43,11 @@ __all__ = [
     "OutOfMemoryError",
     "Stream",
     "TimeoutError",
+    "Trace",
     "UnsupportedError",
     "current_stream",
     "devices",
     "memory_stats",
     "release_memory",
+    "trace",
 ]

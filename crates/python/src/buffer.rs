@@ -749,6 +749,7 @@ fn run_here(py: Python<'_>, stream: &clika_runtime::Stream, transfer: Transfer) 
             return Err(skipped(py, "a copy", &failure));
         }
     };
+    inside.describe(|| transfer.describe(site.clone()));
     let failure = detached(py, || transfer.perform(site))
         .err()
         .map(|fault| strand.fail_within(point.n(), fault));

@@ -4,7 +4,8 @@
 //! 1. it drains pending work, up to `CLIKA_EXIT_TIMEOUT`;
 //! 2. it closes the runtime: what has not begun is dropped, its futures say so;
 //! 3. it reports the failures that nobody acknowledged;
-//! 4. it closes the gate: no thread of ours attaches again.
+//! 4. it ends the trace, if one is being written;
+//! 5. it closes the gate: no thread of ours attaches again.
 
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use pyo3::prelude::*;
 
 use crate::gate;
 use crate::host::report;
+use crate::trace;
 
 /// Registered with `atexit`.
 #[pyfunction]
@@ -23,6 +25,7 @@ pub(crate) fn _finish(py: Python<'_>) -> PyResult<()> {
         for failure in executor.take_unacknowledged() {
             report(py, &failure);
         }
+        trace::finish(py);
         drained
     });
     gate::close(py);

@@ -18,13 +18,15 @@ pub(crate) fn fault(exception: &Bound<'_, PyBaseException>, site: &Site) -> Faul
 
 /// The reason that an exception is.
 pub(crate) fn reason(exception: &Bound<'_, PyBaseException>) -> Reason {
-    Reason::Foreign(Box::new(Raised(exception.clone().unbind())))
+    let name = exception.get_type().name();
+    let name = name.map_or_else(|_| "an exception".to_owned(), |name| name.to_string());
+    Reason::Foreign(Box::new(Raised(exception.clone().unbind())), name)
 }
 
 /// The exception behind a failure, if Python code raised it.
 pub(crate) fn exception_of(failure: &Failure) -> Option<&Py<PyBaseException>> {
     match &failure.reason {
-        Reason::Foreign(value) => value.downcast_ref::<Raised>().map(|raised| &raised.0),
+        Reason::Foreign(value, _) => value.downcast_ref::<Raised>().map(|raised| &raised.0),
         _ => None,
     }
 }

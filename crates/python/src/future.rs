@@ -11,6 +11,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use clika_runtime::foreign::trace::Description;
 use clika_runtime::foreign::{self, Arguments, Failure, Fault, Reason, Site};
 use pyo3::exceptions::{PyBaseException, PyTypeError};
 use pyo3::prelude::*;
@@ -173,6 +174,9 @@ pub(crate) fn make<'py>(py: Python<'py>, parts: Parts) -> PyResult<Bound<'py, Fu
     PARTS.set(Some(parts));
     let future = class(py)?.bind(py).call0()?.cast_into::<FutureBase>()?;
     collector::forget(&future);
+    if foreign::started().is_some_and(|executor| executor.log().is_on()) {
+        future.get().note_name(py);
+    }
     Ok(future)
 }
 
@@ -186,6 +190,25 @@ impl FutureBase {
     /// Notes that it is part of operation `n`, and done when its call returns.
     pub(crate) fn submitted_within(&self, n: u64) {
         self.n.store(n, Ordering::Relaxed);
+    }
+
+    /// Finds out its name, which asks the function, where no lock is held.
+    fn note_name(&self, py: Python<'_>) {
+        let name = self.name(py);
+        self.state.with(py, |state| state.extra().name = Some(name));
+    }
+
+    /// What a trace tells of it.
+    pub(crate) fn describe_to_trace(&self, py: Python<'_>) -> Description {
+        let name = self
+            .state
+            .with(py, |state| state.extra.as_ref()?.name.clone());
+        Description {
+            name: name.map_or("work".into(), Into::into),
+            category: "python",
+            site: self.site.clone(),
+            bytes: 0,
+        }
     }
 
     /// Begins the operation: its call, or `None` if it was cancelled.

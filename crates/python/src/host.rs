@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use clika_runtime::foreign::trace::Description;
 use clika_runtime::foreign::{
     self, Executor, Failure, Fault, ForeignThread, Kind, Next, Operation, Reporter,
 };
@@ -59,6 +60,14 @@ impl Operation for Call {
             call => {
                 let _ = std::mem::ManuallyDrop::new(call);
             }
+        }
+    }
+
+    fn describe(&self) -> Description {
+        match self {
+            // Whoever submits is attached.
+            Self::Work(future) => Python::attach(|py| future.get().describe_to_trace(py)),
+            Self::Notice(_) | Self::Report(_) => Description::of_kind(Self::KIND),
         }
     }
 }
@@ -296,6 +305,7 @@ impl HostThread {
     fn new(py: Python<'_>, number: u32) -> PyResult<Self> {
         let executor = foreign::executor().map_err(|error| raised(py, &error))?;
         let lane: &Lane = foreign::state().map_err(|error| raised(py, &error))?;
+        foreign::trace::name_thread(&format!("clika-host {number}"));
         lane.roll.add(number);
         Ok(Self(Own::new(Hand {
             thread: ForeignThread::arrive(executor),

@@ -131,7 +131,10 @@ fn enter_in_turn(
     take_turn(py, &visitor)?;
     future.get().submitted(visitor.point().n());
     match visitor.enter() {
-        Ok(inside) => Ok(Some(Place::Turn(inside))),
+        Ok(inside) => {
+            inside.describe(|| future.get().describe_to_trace(py));
+            Ok(Some(Place::Turn(inside)))
+        }
         Err(failure) => {
             FutureBase::resolve(future, Outcome::Skipped(&failure));
             Ok(None)

@@ -19,13 +19,22 @@ mod own;
 mod recruiter;
 mod site;
 mod stream;
+mod trace;
 mod wait;
+
+use std::ffi::OsString;
 
 use clika_runtime::foreign;
 use pyo3::prelude::*;
 
 /// Where the classes say that they live.
 const MODULE: &str = "clika_runtime._core";
+
+/// Runs the command line `clikart`: its exit status. The first argument is the name of the program.
+#[pyfunction]
+fn _clikart(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
+    gate::detached(py, || clika_cli::run(arguments))
+}
 
 /// Execution streams: ordered, asynchronous queues of device work.
 #[pymodule(gil_used = true)]
@@ -40,6 +49,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<buffer::Buffer>()?;
     module.add_class::<event::Event>()?;
     module.add("Future", future::class(module.py())?)?;
+    module.add_class::<trace::Trace>()?;
     module.add_class::<host::HostThread>()?;
     module.add_class::<inline::Visit>()?;
     module.add_class::<event::Mark>()?;
@@ -47,6 +57,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(context::current_stream, module)?)?;
     module.add_function(wrap_pyfunction!(buffer::memory_stats, module)?)?;
     module.add_function(wrap_pyfunction!(buffer::release_memory, module)?)?;
+    module.add_function(wrap_pyfunction!(trace::trace, module)?)?;
+    module.add_function(wrap_pyfunction!(_clikart, module)?)?;
     module.add_function(wrap_pyfunction!(event::_mark, module)?)?;
     module.add_function(wrap_pyfunction!(exit::_finish, module)?)?;
     module.add_function(wrap_pyfunction!(exit::_after_fork, module)?)?;

@@ -1,0 +1,176 @@
+"""Traces: every operation once, with its line, and files that are readable whatever happens."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import WATCHDOG, Boom, fail, finish, raised_by, run_python
+
+import clika_runtime
+from clika_runtime import Buffer, Device, DeviceError, InvalidArgumentError, Stream, Trace
+
+Event = dict[str, Any]
+
+
+def events(path: Path) -> list[Event]:
+    found: list[Event] = json.loads(path.read_text())
+    return found
+
+
+def slices(path: Path, name: str) -> list[Event]:
+    """The operations of the stream with this name, in order."""
+    all_events = events(path)
+    [track] = [e["tid"] for e in all_events if e["ph"] == "M" and e["args"].get("name") == name]
+    found = [e for e in all_events if e["ph"] == "X" and e["tid"] == track and e["cat"] != "wait"]
+    return sorted(found, key=lambda event: event["ts"])
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "trace.json"
+
+
+@pytest.fixture
+def named(device: Device) -> Stream:
+    return Stream.create(device, name="named")
+
+
+def first() -> int:
+    return 1
+
+
+def second() -> int:
+    return 2
+
+
+def test_functions_are_there_by_name_with_their_line(path: Path, named: Stream) -> None:
+    with clika_runtime.trace(path) as trace:
+        assert isinstance(trace, Trace)
+        futures = [named.submit(function) for function in (first, second, Boom)]
+        line = test_functions_are_there_by_name_with_their_line.__code__.co_firstlineno + 3
+        named.synchronize()
+    assert [future.result(WATCHDOG) for future in futures][:2] == [1, 2]
+    found = slices(path, "named")
+    assert [event["name"] for event in found] == ["first", "second", "Boom"]
+    assert [event["args"]["n"] for event in found] == [1, 2, 3]
+    assert {event["args"]["site"] for event in found} == {f"{__file__}:{line}"}
+    assert {event["cat"] for event in found} == {"python"}
+    assert all("clika-host" in event["args"]["worker"] for event in found)
+    for event in found:
+        assert event["args"]["submitted"] <= event["ts"]
+
+
+def test_work_of_the_default_stream_too(path: Path, default: Stream) -> None:
+    with clika_runtime.trace(path):
+        assert default.submit(first).result() == 1
+        buffer = Buffer.empty(100, default.device)
+        buffer.fill(1)
+    found = slices(path, "default")
+    assert [event["name"] for event in found] == ["first", "fill"]
+    assert [event["args"].get("bytes") for event in found] == [None, 100]
+    assert all(event["args"]["site"].startswith(f"{__file__}:") for event in found)
+
+
+def test_failures_are_told(path: Path, named: Stream) -> None:
+    with clika_runtime.trace(str(path)):
+        named.submit(fail, Boom())
+        named.submit(first)
+        assert isinstance(raised_by(named.synchronize), Boom)
+    failed, skipped = slices(path, "named")
+    assert "Boom" in failed["args"]["failure"]
+    assert "skipped" not in failed["args"]
+    assert skipped["args"]["skipped"] is True
+    assert skipped["args"]["failure"] == failed["args"]["failure"]
+
+
+def test_a_name_that_raises_harms_nobody(path: Path, named: Stream) -> None:
+    class Nameless:
+        def __getattr__(self, name: str) -> str:
+            raise Boom
+
+        def __call__(self) -> int:
+            return 3
+
+    with clika_runtime.trace(path):
+        assert named.submit(Nameless()).result(WATCHDOG) == 3
+        finish(named)
+    assert [event["name"] for event in slices(path, "named")] == ["work"]
+
+
+def test_start_and_stop(path: Path, named: Stream) -> None:
+    trace = clika_runtime.trace(path)
+    assert repr(trace) == f"<Trace to '{path}': not started>"
+    with pytest.raises(InvalidArgumentError, match="start it first"):
+        trace.stop()
+    trace.start()
+    assert repr(trace) == f"<Trace to '{path}': being written>"
+    named.submit(first).result(WATCHDOG)
+    finish(named)
+    trace.stop()
+    assert len(slices(path, "named")) == 1
+
+
+def test_one_at_a_time(path: Path) -> None:
+    with clika_runtime.trace(path):
+        with pytest.raises(InvalidArgumentError, match="already"):
+            clika_runtime.trace(path.with_name("other.json")).start()
+        trace = clika_runtime.trace(path)
+        with pytest.raises(InvalidArgumentError, match="already"):
+            trace.start()
+    with trace:
+        pass
+
+
+def test_a_trace_that_is_dropped_ends(path: Path) -> None:
+    trace = clika_runtime.trace(path)
+    trace.start()
+    del trace
+    assert events(path)[-1]["name"] == "trace_end"
+
+
+@pytest.mark.parametrize("bad", [None, 1, b"bytes", object()])
+def test_what_is_no_path(bad: Any) -> None:
+    with pytest.raises(TypeError):
+        clika_runtime.trace(bad)
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with (
+        pytest.raises(InvalidArgumentError, match="no such"),
+        clika_runtime.trace(tmp_path / "no such" / "trace.json"),
+    ):
+        pass
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
+def test_a_full_disk_is_told_on_leaving(named: Stream) -> None:
+    with pytest.raises(DeviceError, match="cut off"), clika_runtime.trace("/dev/full"):
+        named.submit(first).result(WATCHDOG)
+
+
+def test_the_environment_begins_one_that_the_exit_ends(path: Path) -> None:
+    script = """
+        from clika_runtime import Device, Stream
+
+        stream = Stream.create(Device.parse("cpu"), name="named")
+        for _ in range(100):
+            stream.submit(len, "abc")
+    """
+    run_python(script, env={"CLIKA_TRACE": str(path)})
+    assert [event["name"] for event in slices(path, "named")] == ["len"] * 100
+    assert events(path)[-1]["name"] == "trace_end"
+
+
+def test_a_bad_path_in_the_environment_names_the_variable() -> None:
+    script = """
+        import clika_runtime
+
+        try:
+            clika_runtime.Stream.create(clika_runtime.Device.parse("cpu"))
+        except clika_runtime.InvalidArgumentError as error:
+            print(error)
+    """
+    assert "CLIKA_TRACE" in run_python(script, env={"CLIKA_TRACE": "/no such/trace.json"}).stdout
