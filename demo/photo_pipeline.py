@@ -19,6 +19,7 @@ import argparse
 import filecmp
 import io
 import math
+import subprocess
 import sys
 import time
 import traceback
@@ -34,7 +35,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 from tqdm import tqdm
 
-from clika_runtime import Buffer, Device, Stream, memory_stats
+from clika_runtime import Buffer, Device, Stream, memory_stats, trace
 
 Floats = NDArray[np.float32]
 Bytes = NDArray[np.uint8]
@@ -313,14 +314,21 @@ def compare(count: int, lanes: int, device: Device, output: Path) -> None:
     folders = output / "one_stream", output / "several_streams"
     several_streams = Streams.several(device, lanes)
     warm_up()
-    one = measure("1 stream", count, Streams.one(device), folders[0])
-    several = measure(f"{len(list(several_streams))} streams", count, several_streams, folders[1])
+    record = output / "timeline.json"
+    with trace(record):
+        one = measure("1 stream", count, Streams.one(device), folders[0])
+        label = f"{len(list(several_streams))} streams"
+        several = measure(label, count, several_streams, folders[1])
     names = [photo.name for photo in choose_photos(count)] + [SHEET_NAME]
     check_same(*folders, names)
     print(table(count, one, several))
     print(f"{len(names)} files, with the same bytes both times. See {folders[1] / SHEET_NAME}")
     stats = memory_stats(device)
     print(f"buffers: {stats['peak_bytes'] / 2**20:.0f} MiB at most, {stats['reused']} reused")
+    page = record.with_suffix(".html")
+    command = [sys.executable, "-m", "clika_runtime", "timeline", str(record), "-o", str(page)]
+    subprocess.run(command, check=True)
+    print(f"what ran when, on which stream: open {page} in a browser")
 
 
 def show_failure(count: int, lanes: int, device: Device, output: Path) -> None:
