@@ -2,8 +2,6 @@
 
 use std::env::temp_dir;
 use std::fs;
-use std::thread::sleep;
-use std::time::Duration;
 
 use clika_runtime::{Device, Stream, trace};
 
@@ -13,7 +11,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = temp_dir().join(format!("trace-{}.json", std::process::id()));
     let trace = trace(&path)?;
     for number in 0..10_u64 {
-        disk.submit_host(|| sleep(Duration::from_millis(10)))?;
+        disk.submit_host(|| fs::write("/dev/null", vec![0; 1 << 20]))?;
         // An arrow in the timeline leads from the one to the other.
         work.wait_stream(&disk)?;
         work.submit(move || assert!((0..100_000).sum::<u64>() > number))?;

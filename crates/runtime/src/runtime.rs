@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::pool::Pool;
 use crate::settings::Settings;
 use crate::stream::Stream;
-use crate::trace::{self, Tracer, own_path};
+use crate::trace::{self, Tracer};
 use crate::wait;
 
 pub(crate) struct Runtime {
@@ -116,7 +116,7 @@ impl Slot {
         if fresh.is_none()
             && let Some(path) = path
         {
-            started.tracer.start(started, &own_path(&path))?;
+            started.tracer.start_by_environment(started, &path)?;
         }
         Ok(started)
     }

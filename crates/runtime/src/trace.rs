@@ -18,11 +18,11 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{self, BufWriter, Write};
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Once};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -41,15 +41,18 @@ use crate::wait;
 ///
 /// Operations that end in that time are in the file; one that has not ended by then is not.
 #[must_use = "the trace ends when this is dropped"]
-pub struct Trace(());
+pub struct Trace {
+    /// Which of this process's traces it is.
+    number: u64,
+}
 
 /// Begins to write a trace of all streams to a file, which is made anew. There is one trace at a time.
 ///
 /// Open the file in Perfetto or in a browser's own viewer, or make a page of it by `clikart timeline`.
 ///
 /// # Errors
-/// Invalid argument if the file cannot be written, or if another trace is being written; a device
-/// error if the runtime cannot be started.
+/// Invalid argument if the file cannot be written, if another process writes to it, or if another trace
+/// is being written; a device error if the runtime cannot be started.
 ///
 /// # Examples
 ///
@@ -68,8 +71,10 @@ pub struct Trace(());
 /// ```
 pub fn trace(path: impl AsRef<Path>) -> Result<Trace, Error> {
     let runtime = runtime()?;
-    runtime.tracer.start(runtime, path.as_ref())?;
-    Ok(Trace(()))
+    let path = path.as_ref();
+    let open = || Ok((path.to_owned(), open(path)?));
+    let number = runtime.tracer.start(runtime, open)?;
+    Ok(Trace { number })
 }
 
 impl Trace {
@@ -78,14 +83,19 @@ impl Trace {
     /// # Errors
     /// A device error if the file could not be written to its end.
     pub fn stop(self) -> Result<(), Error> {
-        let _ = ManuallyDrop::new(self);
-        stop()
+        ManuallyDrop::new(self).end()
+    }
+
+    fn end(&self) -> Result<(), Error> {
+        started().map_or(Ok(()), |runtime| {
+            runtime.tracer.stop(runtime, Some(self.number))
+        })
     }
 }
 
 impl Drop for Trace {
     fn drop(&mut self) {
-        let _ = stop();
+        let _ = self.end();
     }
 }
 
@@ -101,7 +111,7 @@ impl fmt::Debug for Trace {
 /// As for [`Trace::stop`].
 pub(crate) fn stop() -> Result<(), Error> {
     match started() {
-        Some(runtime) => runtime.tracer.stop(runtime),
+        Some(runtime) => runtime.tracer.stop(runtime, None),
         None => Ok(()),
     }
 }
@@ -123,6 +133,8 @@ pub(crate) struct Tracer {
 
 /// The thread that looks at the log every few milliseconds.
 struct Clerk {
+    /// Which trace it is of.
+    number: u64,
     ends: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
@@ -131,16 +143,42 @@ impl Tracer {
     /// How long the clerk rests between two looks.
     const REST: Duration = Duration::from_millis(10);
 
-    pub(crate) fn start(&self, runtime: &'static Runtime, path: &Path) -> Result<(), Error> {
+    /// Begins the trace that the environment asks for. Where another process does that already, such as
+    /// the one that started this one, it is written beside, under a name with this process's number.
+    pub(crate) fn start_by_environment(
+        &self,
+        runtime: &'static Runtime,
+        path: &Path,
+    ) -> Result<(), Error> {
+        let open_any = || {
+            if generation() == 0
+                && let Ok(file) = open(path)
+            {
+                return Ok((path.to_owned(), file));
+            }
+            let own = own_path(path);
+            Ok((own.clone(), open(&own)?))
+        };
+        self.start(runtime, open_any).map(drop)
+    }
+
+    /// Begins a trace into the file that `open` gives: the trace's number.
+    fn start(
+        &self,
+        runtime: &'static Runtime,
+        open: impl FnOnce() -> Result<(PathBuf, File), Error>,
+    ) -> Result<u64, Error> {
+        static TRACES: AtomicU64 = AtomicU64::new(0);
         let mut clerk = self.clerk.lock();
         if clerk.is_some() {
             return Err(Error::invalid_argument(
                 "a trace is being written already: stop it first. CLIKA_TRACE begins one at the start",
             ));
         }
-        let file = File::create(path).map_err(|error| unwritable(path, &error))?;
+        let (path, file) = open()?;
+        let number = TRACES.fetch_add(1, Ordering::Relaxed);
         let log = runtime.executor.log();
-        let mut writer = Writer::new(file, path.to_owned());
+        let mut writer = Writer::new(file, path);
         writer.begin(runtime, log.now());
         *self.writer.lock() = Some(writer);
         log.start(read);
@@ -165,14 +203,20 @@ impl Tracer {
                 Some(Arc::new(error)),
             )
         })?;
-        *clerk = Some(Clerk { ends, thread });
+        *clerk = Some(Clerk {
+            number,
+            ends,
+            thread,
+        });
         stop_at_exit();
-        Ok(())
+        Ok(number)
     }
 
-    pub(crate) fn stop(&self, runtime: &Runtime) -> Result<(), Error> {
+    /// Ends the trace of this number, or whichever there is.
+    fn stop(&self, runtime: &Runtime, number: Option<u64>) -> Result<(), Error> {
         let mut clerk = self.clerk.lock();
-        let Some(Clerk { ends, thread }) = clerk.take() else {
+        let wanted = |clerk: &mut Clerk| number.is_none_or(|number| clerk.number == number);
+        let Some(Clerk { ends, thread, .. }) = clerk.take_if(wanted) else {
             return Ok(());
         };
         let log = runtime.executor.log();
@@ -192,6 +236,9 @@ impl Tracer {
         if let Some(writer) = &mut *writer {
             entries.iter().for_each(|entry| writer.entry(entry));
         }
+        drop(writer);
+        // A failure may be the last of a user's error, whose drop is the user's code.
+        drop(entries);
     }
 
     /// Writes what the log holds and what the counters show.
@@ -214,6 +261,23 @@ impl Tracer {
     }
 }
 
+/// Opens a file to be written by this process alone.
+fn open(path: &Path) -> Result<File, Error> {
+    let opened = File::options().create(true).append(true).open(path);
+    let file = opened.map_err(|error| unwritable(path, &error))?;
+    // Where files have no locks, nobody is kept out.
+    if let Err(TryLockError::WouldBlock) = file.try_lock() {
+        return Err(Error::invalid_argument(format!(
+            "the trace file '{}' is being written by another process: choose another",
+            path.display()
+        )));
+    }
+    if file.metadata().is_ok_and(|about| about.is_file()) {
+        file.set_len(0).map_err(|error| unwritable(path, &error))?;
+    }
+    Ok(file)
+}
+
 fn unwritable(path: &Path, error: &io::Error) -> Error {
     Error::invalid_argument(format!(
         "the trace file '{}' cannot be written: {error}",
@@ -221,11 +285,8 @@ fn unwritable(path: &Path, error: &io::Error) -> Error {
     ))
 }
 
-/// The path in a forked child, which must not write into its parent's file.
-pub(crate) fn own_path(path: &Path) -> PathBuf {
-    if generation() == 0 {
-        return path.to_owned();
-    }
+/// A path like this that no other process has.
+fn own_path(path: &Path) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
     name.push(format!(".{}", std::process::id()));
     if let Some(extension) = path.extension() {

@@ -354,6 +354,28 @@ fn a_bad_path_in_the_environment_is_an_error_that_names_it() {
     }
 }
 
+#[test]
+fn a_process_that_finds_the_file_taken_writes_one_beside_it() {
+    let _watchdog = watch();
+    let file = File::new("taken");
+    let taken = std::fs::File::create(&file.0).unwrap();
+    taken.lock().unwrap();
+    let left = alone(&[("CLIKA_TRACE", file.0.as_os_str())], || {
+        let stream = named("second");
+        stream.submit(|| ()).unwrap();
+        stream.synchronize().unwrap();
+        assert!(clika_runtime::shutdown(std::time::Duration::from_secs(5)));
+        let path = std::env::var("CLIKA_TRACE").unwrap();
+        let own = path.replace(".json", &format!(".{}.json", std::process::id()));
+        assert_eq!(work_of(&read(Path::new(&own)), "second").len(), 1);
+        std::fs::remove_file(own).unwrap();
+        assert!(trace(path).unwrap_err().is_invalid_argument());
+    });
+    if left.is_some() {
+        assert_eq!(std::fs::read_to_string(&file.0).unwrap(), "");
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn a_forked_child_writes_a_file_of_its_own() {
