@@ -37,15 +37,18 @@ __all__ = [
     "OutOfMemoryError",
     "Stream",
     "TimeoutError",
+    "Trace",
     "UnsupportedError",
     "Visit",
     "_after_fork",
+    "_clikart",
     "_finish",
     "_mark",
     "current_stream",
     "devices",
     "memory_stats",
     "release_memory",
+    "trace",
 ]
 
 class ClikaError(Exception): ...

@@ -155,6 +155,12 @@ mod imp {
     /// A lock.
     pub struct Mutex<T>(model::sync::Mutex<T>);
 
+    impl<T: Default> Default for Mutex<T> {
+        fn default() -> Self {
+            Self::new(T::default())
+        }
+    }
+
     impl<T> Mutex<T> {
         /// An open lock around `value`.
         pub fn new(value: T) -> Self {

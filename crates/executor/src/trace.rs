@@ -2,7 +2,7 @@
 //!
 //! # Protocol
 //! A log is off, or on. While it is on,
-//! * a submission puts a [`Note`] in front of its operation, under the same lock: what it is called, who
+//! * a submission puts a note in front of its operation, under the same lock: what it is called, who
 //!   submitted it and when. A note takes no number; it costs the memory of the queue that it lies in, and
 //!   no more;
 //! * who runs the strand takes the note out and keeps it with the head until the operation has ended. Note

@@ -131,7 +131,7 @@ impl World {
         brief: bool,
         deed: impl FnOnce() -> bool + Send + 'static,
     ) {
-        let submit = stream.submit_at(claims, None);
+        let submit = stream.submit_at(claims, None, "work");
         let work = move |_: &Held<'_>| {
             if deed() {
                 Ok(())
