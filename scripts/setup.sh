@@ -7,21 +7,22 @@ cd "$(dirname "$0")/.."
 python=${1:-python3}
 
 debian_packages() {
-    local missing=() wanted=()
+    local missing=()
     type -P cc >/dev/null || missing+=(gcc libc6-dev)
     "$python" -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
-    type -P chromium >/dev/null || wanted+=(chromium) # the tests of the timeline page skip without it
-    if ((${#missing[@]} + ${#wanted[@]} == 0)); then
-        return
-    elif [[ $(id -u) == 0 ]] && type -P apt-get >/dev/null; then
-        apt-get update --quiet=2
-        DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --yes --no-install-recommends "${missing[@]}" "${wanted[@]}"
-    elif ((${#missing[@]} > 0)); then
+    if ((${#missing[@]} > 0)) && ! debian_install "${missing[@]}"; then
         echo "Please install these packages (by their Debian names) first: ${missing[*]}" >&2
         exit 1
-    else
-        echo "Without these packages (by their Debian names) some tests are skipped: ${wanted[*]}" >&2
     fi
+    if ! type -P chromium >/dev/null && ! debian_install chromium; then
+        echo "Without the Debian package chromium, the tests of the timeline page are skipped." >&2
+    fi
+}
+
+# debian_install PACKAGE...: false where that cannot be done.
+debian_install() {
+    [[ $(id -u) == 0 ]] && type -P apt-get >/dev/null && apt-get update --quiet=2 &&
+        DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --yes --no-install-recommends "$@"
 }
 
 python_packages() {
