@@ -62,7 +62,8 @@ pub struct Trace {
 /// # let path = std::env::temp_dir().join(format!("clika-trace-doc-{}.json", std::process::id()));
 /// let trace = clika_runtime::trace(&path)?;
 /// let stream = Stream::create(Device::cpu())?;
-/// stream.submit(|| (0..1000_u64).sum::<u64>() % 7)?;
+/// let sum = stream.call(|| (0..1000_u64).sum::<u64>())?;
+/// assert_eq!(sum.wait()?, 499_500);
 /// stream.synchronize()?;
 /// trace.stop()?;
 /// assert!(std::fs::read_to_string(&path).unwrap().contains("\"cat\":\"native\""));
