@@ -324,7 +324,7 @@ def compare(count: int, lanes: int, device: Device, output: Path) -> None:
     print(table(count, one, several))
     print(f"{len(names)} files, with the same bytes both times. See {folders[1] / SHEET_NAME}")
     stats = memory_stats(device)
-    print(f"buffers: {stats['peak_bytes'] / 2**20:.0f} MiB at most, {stats['reused']} reused")
+    print(f"buffers: {stats.peak_bytes / 2**20:.0f} MiB at most, {stats.reused} reused")
     page = record.with_suffix(".html")
     command = [sys.executable, "-m", "clika_runtime", "timeline", str(record), "-o", str(page)]
     subprocess.run(command, check=True)

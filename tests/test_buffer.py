@@ -19,7 +19,15 @@ import pytest
 from harness import WATCHDOG, fail, finish, held, in_threads, raised_by, run_python
 
 import clika_runtime
-from clika_runtime import Buffer, Device, InvalidArgumentError, Stream, memory_stats, release_memory
+from clika_runtime import (
+    Buffer,
+    Device,
+    InvalidArgumentError,
+    MemoryStats,
+    Stream,
+    memory_stats,
+    release_memory,
+)
 
 pytestmark = pytest.mark.promise(17)
 
@@ -745,54 +753,45 @@ def test_the_messages_say_what_to_do(device: Device, letters: Buffer) -> None:
 
 # --- memory -----------------------------------------------------------------------------------------------
 
-STATS: Final = {
-    "live_bytes",
-    "cached_bytes",
-    "peak_bytes",
-    "live_blocks",
-    "allocations",
-    "reused",
-}
-
-
 def test_memory_stats(device: Device) -> None:
     gc.collect()
     start = memory_stats(device)
-    assert set(start) == STATS
-    assert all(type(value) is int and value >= 0 for value in start.values())
+    assert isinstance(start, MemoryStats)
+    assert start.live_blocks <= start.allocations
+    assert start.reused <= start.allocations
     buffer = Buffer.empty(1 << 20, device)
     assert memory_stats(device) == start
     buffer.fill(0)
     now = memory_stats(device)
-    assert now["live_bytes"] == start["live_bytes"] + (1 << 20)
-    assert now["live_blocks"] == start["live_blocks"] + 1
-    assert now["allocations"] == start["allocations"] + 1
-    assert now["peak_bytes"] >= now["live_bytes"]
+    assert now.live_bytes == start.live_bytes + (1 << 20)
+    assert now.live_blocks == start.live_blocks + 1
+    assert now.allocations == start.allocations + 1
+    assert now.peak_bytes >= now.live_bytes
     del buffer
     after = memory_stats(device)
-    assert after["live_bytes"] == start["live_bytes"]
-    assert after["cached_bytes"] >= 1 << 20
+    assert after.live_bytes == start.live_bytes
+    assert after.cached_bytes >= 1 << 20
 
 
 def test_memory_is_reused_and_released(device: Device) -> None:
     release_memory(device)
-    assert memory_stats(device)["cached_bytes"] == 0
+    assert memory_stats(device).cached_bytes == 0
     Buffer.from_data(bytes(1 << 20))
-    assert memory_stats(device)["cached_bytes"] == 1 << 20
+    assert memory_stats(device).cached_bytes == 1 << 20
     before = memory_stats(device)
     Buffer.from_data(bytes(1 << 20))
     after = memory_stats(device)
-    assert after["reused"] == before["reused"] + 1
+    assert after.reused == before.reused + 1
     release_memory(device)
-    assert memory_stats(device)["cached_bytes"] == 0
+    assert memory_stats(device).cached_bytes == 0
     release_memory(device)
 
 
 def test_blocks_are_at_most_a_quarter_above_what_was_asked_for(device: Device) -> None:
     for size in (64, 65, 100, 1000, 4097, 100_000, 1 << 20, (1 << 20) + 1):
-        before = memory_stats(device)["live_bytes"]
+        before = memory_stats(device).live_bytes
         buffer = Buffer.from_data(bytes(size))
-        taken = memory_stats(device)["live_bytes"] - before
+        taken = memory_stats(device).live_bytes - before
         assert size <= taken <= size * 1.25
         del buffer
 

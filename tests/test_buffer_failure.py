@@ -466,7 +466,7 @@ def test_failed_buffers_do_not_keep_themselves_alive(
     device: Device, stream: Stream, count: int
 ) -> None:
     gc.collect()
-    start = memory_stats(device)["live_blocks"]
+    start = memory_stats(device).live_blocks
 
     def explode(*buffers: Buffer) -> None:
         held = [*buffers]
@@ -479,7 +479,7 @@ def test_failed_buffers_do_not_keep_themselves_alive(
         several = [Buffer.from_data(bytes(100)) for _ in range(count)]
         assert isinstance(stream.submit(explode, *several).exception(WATCHDOG), Boom)
     several.clear()
-    wait_until(lambda: gc.collect() >= 0 and memory_stats(device)["live_blocks"] == start)
+    wait_until(lambda: gc.collect() >= 0 and memory_stats(device).live_blocks == start)
 
 
 # --- executors and cancelling -----------------------------------------------------------------------------
@@ -605,7 +605,7 @@ def test_a_failure_that_a_reader_got_is_not_reported(
 
 @pytest.mark.promise(15)
 def test_memory_that_cannot_be_had_is_a_stream_failure(device: Device, stream: Stream) -> None:
-    live = memory_stats(device)["live_bytes"]
+    live = memory_stats(device).live_bytes
     with stream:
         buffer = Buffer.empty(TOO_MUCH, device)
         buffer.fill(0)
@@ -624,7 +624,7 @@ def test_memory_that_cannot_be_had_is_a_stream_failure(device: Device, stream: S
         assert fine.to_bytes() == b"\x01" * 8
     del fine
     gc.collect()
-    assert memory_stats(device)["live_bytes"] == live
+    assert memory_stats(device).live_bytes == live
 
 
 @pytest.mark.promise(15)

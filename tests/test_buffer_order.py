@@ -836,7 +836,7 @@ def test_the_memory_outlives_the_buffer(device: Device) -> None:
     writable = Buffer.from_data(b"...").view(writable=True)
     del buffer
     gc.collect()
-    live = memory_stats(device)["live_blocks"]
+    live = memory_stats(device).live_blocks
     assert bytes(plain) == bytes(array) == b"abcdefgh" * 1000
     writable[:] = b"xyz"
     assert bytes(writable) == b"xyz"
@@ -845,7 +845,7 @@ def test_the_memory_outlives_the_buffer(device: Device) -> None:
     assert seen() is not None
     del array
     assert seen() is None
-    assert memory_stats(device)["live_blocks"] == live - 2
+    assert memory_stats(device).live_blocks == live - 2
 
 
 def test_views_in_asyncio(letters: Buffer, stream: Stream) -> None:
@@ -906,10 +906,10 @@ def test_live_bytes_return_to_the_start(device: Device, streams: Streams) -> Non
     view = last.view()
     del last, fresh
     gc.collect()
-    assert memory_stats(device)["live_blocks"] == start["live_blocks"] + 1
+    assert memory_stats(device).live_blocks == start.live_blocks + 1
     del view
     now = memory_stats(device)
-    assert (now["live_bytes"], now["live_blocks"]) == (start["live_bytes"], start["live_blocks"])
+    assert (now.live_bytes, now.live_blocks) == (start.live_bytes, start.live_blocks)
 
 
 @pytest.mark.promise(6)
@@ -924,11 +924,11 @@ def test_a_chain_of_temporaries_submitted_ahead_holds_few_blocks(
         with target.view(writable=True) as view:
             view[0] = (view[0] + 1) % 256
 
-    start = memory_stats(device)["live_bytes"]
+    start = memory_stats(device).live_bytes
     most: list[int] = []
 
     def watch() -> None:
-        most.append(memory_stats(device)["live_bytes"] - start)
+        most.append(memory_stats(device).live_bytes - start)
 
     with held(stream) as gate:
         with stream:
@@ -944,14 +944,14 @@ def test_a_chain_of_temporaries_submitted_ahead_holds_few_blocks(
                 last = fresh
                 if i % 50 == 0:
                     stream.submit(watch)
-        assert memory_stats(device)["live_bytes"] == start
+        assert memory_stats(device).live_bytes == start
         del fresh
         gate.open()
         assert len(last.to_bytes()) == MIB
     finish(stream)
     assert max(most) <= 4 * MIB
     del last
-    assert memory_stats(device)["live_bytes"] == start
+    assert memory_stats(device).live_bytes == start
 
 
 @pytest.mark.promise(6)
@@ -960,7 +960,7 @@ def test_memory_of_work_that_never_ran_goes_too(
     device: Device, stream: Stream, ending: str
 ) -> None:
     gc.collect()
-    start = memory_stats(device)["live_blocks"]
+    start = memory_stats(device).live_blocks
     with held(stream) as gate:
         buffer = Buffer.from_data(bytes(1000))
         bad = stream.submit(fail, Boom()) if ending != "cancelled" else None
@@ -975,7 +975,7 @@ def test_memory_of_work_that_never_ran_goes_too(
             assert bad.exception(WATCHDOG)
     del buffer, future, bad
     gc.collect()
-    wait_until(lambda: memory_stats(device)["live_blocks"] == start)
+    wait_until(lambda: memory_stats(device).live_blocks == start)
 
 
 @pytest.mark.promise(2)

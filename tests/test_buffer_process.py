@@ -218,7 +218,7 @@ def own_buffer_works():
         view[1] = ord("I")
     assert bytes(other) == b"MIne"
     del mine, other
-    assert memory_stats(device)["live_blocks"] == 0, memory_stats(device)
+    assert memory_stats(device).live_blocks == 0, memory_stats(device)
     release_memory(device)
 
 def every_use_refused(buffer):
@@ -681,7 +681,7 @@ def test_threads_hammering_shared_buffers(device: Device, streams: Streams) -> N
 @pytest.mark.promise(14)
 def test_threads_making_and_dropping_buffers(device: Device) -> None:
     gc.collect()
-    start = memory_stats(device)["live_blocks"]
+    start = memory_stats(device).live_blocks
 
     def work(number: int) -> None:
         stream = Stream.create(device)
@@ -699,7 +699,7 @@ def test_threads_making_and_dropping_buffers(device: Device) -> None:
 
     in_threads(*(lambda number=number: work(number) for number in range(6)))
     gc.collect()
-    wait_until(lambda: memory_stats(device)["live_blocks"] == start)
+    wait_until(lambda: memory_stats(device).live_blocks == start)
 
 
 @pytest.mark.promise(14)
@@ -785,7 +785,7 @@ def test_cycles_are_collected(
     device: Device, stream: Stream, make: Callable[[Stream, Buffer], Node]
 ) -> None:
     gc.collect()
-    start = memory_stats(device)["live_blocks"]
+    start = memory_stats(device).live_blocks
     with reports():
         buffer = Buffer.from_data(bytes(1000))
         watched = weakref.ref(buffer)
@@ -793,7 +793,7 @@ def test_cycles_are_collected(
         del buffer
         finish(stream)
         wait_until(lambda: gc.collect() >= 0 and node() is None and watched() is None)
-    assert memory_stats(device)["live_blocks"] == start
+    assert memory_stats(device).live_blocks == start
 
 
 @pytest.mark.promise(10, 15)
@@ -804,7 +804,7 @@ def test_who_read_failed_data_does_not_keep_it_alive(
 ) -> None:
     """The exception leads to the frames it came through, those to the buffers, and those to the exception."""
     gc.collect()
-    start = memory_stats(device)["live_blocks"]
+    start = memory_stats(device).live_blocks
     seen: list[weakref.ref[Buffer]] = []
 
     def use() -> None:
@@ -820,7 +820,7 @@ def test_who_read_failed_data_does_not_keep_it_alive(
     for _ in range(5):
         use()
     wait_until(lambda: gc.collect() >= 0 and not any(buffer() for buffer in seen))
-    assert memory_stats(device)["live_blocks"] == start
+    assert memory_stats(device).live_blocks == start
 
 
 @pytest.mark.promise(10)

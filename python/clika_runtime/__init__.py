@@ -18,8 +18,11 @@ from clika_runtime._core import (
     Event,
     Future,
     InvalidArgumentError,
+    MemoryStats,
     OutOfMemoryError,
+    Stats,
     Stream,
+    StreamStats,
     TimeoutError,
     Trace,
     UnsupportedError,
@@ -27,6 +30,7 @@ from clika_runtime._core import (
     devices,
     memory_stats,
     release_memory,
+    stats,
     trace,
 )
 
@@ -40,8 +44,11 @@ __all__ = [
     "Event",
     "Future",
     "InvalidArgumentError",
+    "MemoryStats",
     "OutOfMemoryError",
+    "Stats",
     "Stream",
+    "StreamStats",
     "TimeoutError",
     "Trace",
     "UnsupportedError",
@@ -49,5 +56,6 @@ __all__ = [
     "devices",
     "memory_stats",
     "release_memory",
+    "stats",
     "trace",
 ]

@@ -24,7 +24,7 @@ use crate::frames::{self, Frame};
 use crate::lane::{Crew, Job, Lane, Recruiter, Spawn, ask};
 use crate::operation::{Kind, Operation, Operations};
 use crate::process;
-use crate::strand::{Runner, Strand, Turn, serve};
+use crate::strand::{Label, Runner, Strand, Turn, serve};
 use crate::sync::{
     self, Apart, AtomicBool, AtomicU64, Mutex, Ordering, Thread, current, park_until,
 };
@@ -268,23 +268,18 @@ impl Executor {
     /// A new strand.
     #[must_use]
     pub fn strand(&self, name: Option<&str>) -> Arc<Strand> {
-        self.make_strand(name, false)
+        self.make_strand(name.map(|name| Label::new(name, false)))
     }
 
     /// A new strand whose operations are run by the threads that submit them: see
     /// [`Strand::visit`].
     #[must_use]
     pub fn inline_strand(&self, name: &str) -> Arc<Strand> {
-        self.make_strand(Some(name), true)
+        self.make_strand(Some(Label::new(name, true)))
     }
 
-    fn make_strand(&self, name: Option<&str>, inline: bool) -> Arc<Strand> {
-        Strand::new(
-            self.0.clone(),
-            process::next_strand(),
-            name.map(Box::from),
-            inline,
-        )
+    fn make_strand(&self, label: Option<Label>) -> Arc<Strand> {
+        Strand::new(self.0.clone(), process::next_strand(), label)
     }
 
     /// Queues an operation that belongs to no strand, behind the strands that are ready.

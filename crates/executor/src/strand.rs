@@ -38,6 +38,7 @@ use crate::executor::{Refused, Shared};
 use crate::failure::{Epoch, Failure, Fault, Origin, Reason, Site};
 use crate::frames::{self, Frame};
 use crate::lane::{self, Job, Lane};
+use crate::meter::{Depth, Meter, Stats};
 use crate::operation::{Kind, Operation, Operations};
 use crate::point::{Point, Position};
 use crate::sync::{Mutex, SPINS, pause};
@@ -53,20 +54,32 @@ const LOOKED_AT: usize = 4;
 const LINGERS: u32 = 4 * SPINS;
 
 /// An ordered queue of operations. See the module's protocol.
+///
+/// The order of its parts matters: for every operation, who runs the strand writes the head and the
+/// front of the timeline, and who submits writes the inbox and reads what lies in front of it. What is
+/// between them is touched once a turn at most, and is as long as a cache line.
 #[repr(C)]
 pub struct Strand {
-    // Written by who runs the strand.
-    pub(crate) timeline: Timeline,
     head: Mutex<Head>,
-    // Hardly ever written. With `apart` it keeps a cache line's length between the two others, which
-    // are written for every operation, by two threads.
+    pub(crate) timeline: Timeline,
+    pub(crate) meter: Meter,
+    label: Option<Box<Label>>,
     pub(crate) shared: Arc<Shared>,
     id: u64,
-    inline: bool,
-    name: Option<Box<str>>,
-    apart: [u64; 2],
-    // Written by who submits.
     inbox: Mutex<Inbox>,
+}
+
+/// What few strands have.
+pub(crate) struct Label {
+    name: Box<str>,
+    inline: bool,
+}
+
+impl Label {
+    pub(crate) fn new(name: &str, inline: bool) -> Self {
+        let name = name.into();
+        Self { name, inline }
+    }
 }
 
 struct Inbox {
@@ -79,6 +92,7 @@ struct Inbox {
         reason = "one word in each of ten thousand strands"
     )]
     waits: Option<Box<VecDeque<Awaited>>>,
+    depth: Depth,
     active: bool,
     orphaned: bool,
 }
@@ -128,25 +142,20 @@ impl Operation for EpochRecord {
 }
 
 impl Strand {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        id: u64,
-        name: Option<Box<str>>,
-        inline: bool,
-    ) -> Arc<Self> {
+    pub(crate) fn new(shared: Arc<Shared>, id: u64, label: Option<Label>) -> Arc<Self> {
         let epoch = Epoch::new();
         Arc::new(Self {
             shared,
             timeline: Timeline::new(),
             id,
-            inline,
-            name,
-            apart: [0; 2],
+            label: label.map(Box::new),
+            meter: Meter::default(),
             inbox: Mutex::new(Inbox {
                 operations: Operations::default(),
                 submitted: 0,
                 epoch: epoch.clone(),
                 waits: None,
+                depth: Depth::default(),
                 active: false,
                 orphaned: false,
             }),
@@ -167,8 +176,8 @@ impl Strand {
     /// The name it was given, or one made of its number.
     #[must_use]
     pub fn name(&self) -> String {
-        match &self.name {
-            Some(name) => name.to_string(),
+        match &self.label {
+            Some(label) => label.name.to_string(),
             None => format!("stream-{}", self.id),
         }
     }
@@ -254,6 +263,7 @@ impl Strand {
         }
         inbox.submitted += 1;
         inbox.operations.push(operation);
+        inbox.deepen(1 + u16::from(waits), &self.timeline);
         let submitted = read(&inbox);
         let activated = !std::mem::replace(&mut inbox.active, true);
         drop(inbox);
@@ -297,6 +307,7 @@ impl Strand {
         let (position, epoch) = point.clone().into_parts();
         let mut inbox = self.inbox.lock();
         inbox.push_wait([(position, Some(epoch))]);
+        inbox.deepen(1, &self.timeline);
         let activated = !std::mem::replace(&mut inbox.active, true);
         drop(inbox);
         drop(self.start(activated, Kind::Wait));
@@ -312,7 +323,7 @@ impl Strand {
         if self.is_inherited() {
             return Point::new(self.clone(), Epoch::new(), u64::MAX);
         }
-        let enclosing = frames::inside(self.id).filter(|_| self.inline);
+        let enclosing = frames::inside(self.id).filter(|_| self.is_inline());
         let inbox = self.inbox.lock();
         let n = enclosing.unwrap_or(inbox.submitted);
         Point::new(self.clone(), inbox.epoch.clone(), n)
@@ -326,6 +337,22 @@ impl Strand {
         }
         let submitted = self.inbox.lock().submitted;
         submitted.saturating_sub(self.timeline.reached())
+    }
+
+    /// What it has done so far, each figure as of a moment ago.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let mut stats = self.meter.stats();
+        if self.is_inherited() {
+            return stats;
+        }
+        let mut inbox = self.inbox.lock();
+        inbox.look(&self.timeline);
+        stats.submitted = inbox.submitted;
+        stats.deepest = inbox.depth.deepest();
+        drop(inbox);
+        stats.ended = self.timeline.reached().min(stats.submitted);
+        stats
     }
 
     /// Acknowledges the failure of `epoch`: what was submitted before this call is skipped, what is
@@ -405,6 +432,9 @@ impl Strand {
         if (failure.origin.strand_id, failure.origin.operation) == (self.id, n) {
             self.shared.note(&failure);
         }
+        if epoch.failure().is_none() {
+            self.meter.fail();
+        }
         epoch.fail(n, failure);
     }
 
@@ -477,7 +507,7 @@ impl Strand {
     /// Whether its operations are run by the threads that submit them.
     #[must_use]
     pub fn is_inline(&self) -> bool {
-        self.inline
+        self.label.as_ref().is_some_and(|label| label.inline)
     }
 
     /// What the strand waits for before it can reach `n`, for the deadlock walk.
@@ -539,6 +569,17 @@ impl Strand {
 }
 
 impl Inbox {
+    /// The queue has become longer by this.
+    #[inline]
+    fn deepen(&mut self, more: u16, timeline: &Timeline) {
+        self.depth.deepen(more, self.submitted, timeline);
+    }
+
+    /// Finds out how long the queue is.
+    fn look(&mut self, timeline: &Timeline) {
+        self.depth.look(self.submitted, timeline);
+    }
+
     /// Queues one wait for all of these, of which there are some.
     fn push_wait(&mut self, awaited: impl IntoIterator<Item = (Position, Option<Arc<Epoch>>)>) {
         self.submitted += 1;
@@ -660,7 +701,7 @@ impl Turn {
                     None => return Leave::Gone,
                     Some(turn) => self = turn,
                 },
-                Stop::Visit(baton) => match baton.give(self) {
+                Stop::Visit(baton) => match self.give(&baton) {
                     None => return Leave::Gone,
                     // The visitor has withdrawn: its number passes without work.
                     Some(turn) => {
@@ -698,6 +739,8 @@ impl Turn {
 
     fn run_batch(&self, runner: Runner) -> Stop {
         let strand = &*self.0;
+        // Read once: they lie beside what the submitters write.
+        let (shared, id) = (&*strand.shared, strand.id);
         let mut head = strand.head.lock();
         // Nobody else can fail the epoch while the turn is here.
         let mut failure = head.epoch.failure();
@@ -713,7 +756,7 @@ impl Turn {
                 }
             };
             // Read each time: what is behind an operation that outlasts the shutdown must not run.
-            let closed = strand.shared.is_closed();
+            let closed = shared.is_closed();
             match kind {
                 Kind::Wait => {
                     if let Some(position) = self.pass_wait(&mut head) {
@@ -746,6 +789,7 @@ impl Turn {
                     left -= 1;
                     match &failure {
                         Some(failure) if kind != Kind::Mark => {
+                            strand.meter.skip();
                             let n = strand.timeline.reached() + 1;
                             if let Some(noted) = &mut head.noted {
                                 noted.skip(failure);
@@ -755,7 +799,7 @@ impl Turn {
                             strand.timeline.advance();
                         }
                         _ => {
-                            if self.perform(&mut head, kind).is_err() {
+                            if self.perform(shared, id, &mut head, kind).is_err() {
                                 failure = head.epoch.failure();
                             }
                         }
@@ -767,14 +811,17 @@ impl Turn {
 
     /// Runs the operation at the head.
     #[inline]
-    fn perform(&self, head: &mut Head, kind: Kind) -> Result<(), Failed> {
+    fn perform(&self, shared: &Shared, id: u64, head: &mut Head, kind: Kind) -> Result<(), Failed> {
         let strand = &*self.0;
         let n = strand.timeline.reached() + 1;
-        self.publish(kind);
-        frames::enter(Frame {
-            strand: strand.id,
-            n,
-        });
+        if !matches!(kind, Kind::Mark | Kind::Brief) {
+            strand.meter.start();
+        }
+        // The operation may take long: this thread's other ready strands are for others then.
+        if let Some(lane) = shared.lane(kind) {
+            lane.publish();
+        }
+        frames::enter(Frame { strand: id, n });
         self.log_begin(head);
         let outcome = head.operations.run_next();
         frames::leave();
@@ -830,14 +877,6 @@ impl Turn {
         }
     }
 
-    /// Hands this thread's other ready strands to the lane: the operation may take long.
-    #[inline]
-    fn publish(&self, kind: Kind) {
-        if let Some(lane) = self.0.shared.lane(kind) {
-            lane.publish();
-        }
-    }
-
     /// Passes the wait at the head, or says what it waits for. A strand that failed keeps its waits:
     /// what follows an acknowledgement, and whoever waits for the strand, relies on them.
     fn pass_wait(&self, head: &mut Head) -> Option<Position> {
@@ -851,6 +890,7 @@ impl Turn {
                 FirstAwaited::Reached(awaited, others) => {
                     strand.shared.log.passed(&self.0, &awaited.position);
                     if let Some(failure) = awaited.failure() {
+                        strand.meter.skip();
                         head.epoch.fail(n, failure);
                     }
                     more = others;
@@ -867,10 +907,12 @@ impl Turn {
     fn refill(&self, head: &mut Head) -> Refill {
         let strand = &*self.0;
         let mut inbox = strand.inbox.lock();
+        inbox.look(&strand.timeline);
         if !inbox.operations.is_empty() {
             std::mem::swap(&mut inbox.operations, &mut head.operations);
             return Refill::More;
         }
+        strand.meter.stop();
         inbox.active = false;
         inbox.waits = None;
         // One small block is kept for the next operation, and it is the inbox that needs it.
@@ -893,8 +935,15 @@ impl Turn {
         }
     }
 
+    /// Hands the turn to a visitor; gives it back if that has withdrawn.
+    fn give(self, baton: &Baton) -> Option<Turn> {
+        self.0.meter.stop();
+        baton.give(self)
+    }
+
     /// Leaves the turn with the timeline it waits for; gives it back if that is reached.
     fn park(self, position: &Position, next: Option<Kind>) -> Option<Turn> {
+        self.0.meter.stop();
         let waiter = Waiter::Strand(self, next);
         match position.strand().timeline.register(position.n(), waiter) {
             Ok(_) => None,
@@ -935,6 +984,7 @@ impl Turn {
 
     /// Queues the turn on the lane for `kind`.
     pub(crate) fn dispatch(self, kind: Kind) {
+        self.0.meter.stop();
         let shared = &self.0.shared;
         let lane = shared.lane(kind).unwrap_or(&shared.native);
         if lane.keeps_for_caller() {
@@ -958,6 +1008,10 @@ impl Turn {
         if let Some(noted) = &mut head.noted {
             failure.iter().for_each(|why| noted.skip(why));
             strand.shared.log.begin(noted);
+        }
+        match &failure {
+            Some(_) => strand.meter.skip(),
+            None => strand.meter.start(),
         }
         Some(Taken {
             operation,
@@ -1018,6 +1072,7 @@ impl Turn {
                 head.epoch.fail(n, failure.clone());
                 failure
             });
+            strand.meter.skip();
             strand.skip_next(&mut head, n, &failure);
             strand.timeline.advance();
         };

@@ -94,7 +94,8 @@ struct Waiters {
     serial: u64,
 }
 
-/// The counter of one strand.
+/// The counter of one strand. What is written seldom comes last: see the strand.
+#[repr(C)]
 pub(crate) struct Timeline {
     reached: AtomicU64,
     next: AtomicU64,

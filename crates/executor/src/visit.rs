@@ -179,11 +179,13 @@ impl Visitor {
         let n = self.point.n();
         match turn.failure_at(n) {
             Some(failure) => {
+                turn.strand().meter.skip();
                 turn.finish(n, Ok(()));
                 turn.pass();
                 Err(failure)
             }
             None => {
+                turn.strand().meter.start();
                 frames::enter(Frame {
                     strand: self.strand.id(),
                     n,

@@ -816,46 +816,6 @@ fn told(py: Python<'_>, missing: Missing) -> PyErr {
     }
 }
 
-/// What the memory pool of a device holds now.
-///
-/// Sizes are in bytes, and those of the blocks behind the buffers: up to a quarter above what the
-/// buffers asked for.
-///
-/// Parameters
-/// ----------
-/// device : Device
-///
-/// Returns
-/// -------
-/// dict of str to int
-///     ``live_bytes`` in use, ``cached_bytes`` kept for reuse, ``peak_bytes`` the most that was in
-///     use at once, ``live_blocks`` in use, ``allocations`` since the start, and ``reused``, how many
-///     of those were.
-///
-/// Examples
-/// --------
-/// >>> from clika_runtime import memory_stats
-/// >>> stats = memory_stats(Device.parse("cpu"))
-/// >>> stats["live_bytes"] <= stats["peak_bytes"]
-/// True
-#[pyfunction]
-pub(crate) fn memory_stats<'py>(
-    py: Python<'py>,
-    device: &Bound<'py, PyAny>,
-) -> PyResult<Bound<'py, PyDict>> {
-    let stats = device_of(device)?
-        .memory_stats()
-        .map_err(|error| raised(py, &error))?;
-    let told = PyDict::new(py);
-    told.set_item("live_bytes", stats.live_bytes)?;
-    told.set_item("cached_bytes", stats.cached_bytes)?;
-    told.set_item("peak_bytes", stats.peak_bytes)?;
-    told.set_item("live_blocks", stats.live_blocks)?;
-    told.set_item("allocations", stats.allocations)?;
-    told.set_item("reused", stats.reused)?;
-    Ok(told)
-}
-
 /// Gives the memory that the pool of a device keeps for reuse back to the system.
 ///
 /// Parameters
@@ -866,7 +826,7 @@ pub(crate) fn memory_stats<'py>(
 /// --------
 /// >>> from clika_runtime import memory_stats, release_memory
 /// >>> release_memory(Device.parse("cpu"))
-/// >>> memory_stats(Device.parse("cpu"))["cached_bytes"]
+/// >>> memory_stats(Device.parse("cpu")).cached_bytes
 /// 0
 #[pyfunction]
 pub(crate) fn release_memory(py: Python<'_>, device: &Bound<'_, PyAny>) -> PyResult<()> {

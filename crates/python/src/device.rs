@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 
 use crate::exceptions::raised;
+use crate::html::{self, bytes, figure, text};
 
 /// One device of this machine, such as the CPU.
 ///
@@ -111,6 +112,24 @@ impl Device {
 
     fn __str__(&self) -> String {
         self.0.to_string()
+    }
+
+    fn _repr_html_(&self) -> String {
+        let mut facts = vec![
+            ("device", text(self.0)),
+            ("name", text(self.0.name())),
+            ("memory", bytes(self.0.total_memory())),
+            ("compute units", figure(self.0.compute_units())),
+            ("formats", text(self.0.formats().join(", "))),
+        ];
+        if let Some(version) = self.0.driver_version() {
+            facts.push(("driver", text(version)));
+        }
+        let instruction_sets = self.0.instruction_sets();
+        if !instruction_sets.is_empty() {
+            facts.push(("instruction sets", text(instruction_sets.join(", "))));
+        }
+        html::facts(facts)
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (String,))> {

@@ -17,6 +17,7 @@ use crate::host::{self, Call};
 use crate::inline;
 use crate::number;
 use crate::site;
+use crate::stats::StreamStats;
 use crate::wait::{deadline, reach_in_time};
 
 /// An ordered queue of device work.
@@ -263,6 +264,28 @@ impl Stream {
         self.0.pending()
     }
 
+    /// What the stream has done so far, each figure as of a moment ago.
+    ///
+    /// Never waits for work; cheap enough to be called often.
+    ///
+    /// Returns
+    /// -------
+    /// StreamStats
+    ///
+    /// Examples
+    /// --------
+    /// >>> stream = Stream.create(Device.parse("cpu"))
+    /// >>> failing, skipped = stream.submit(int, "one"), stream.submit(int, "1")
+    /// >>> failing.exception()
+    /// ValueError("invalid literal for int() with base 10: 'one'")
+    /// >>> stream.synchronize()
+    /// >>> stats = stream.stats()
+    /// >>> stats.completed, stats.failed, stats.skipped
+    /// (0, 1, 1)
+    fn stats(&self) -> StreamStats {
+        StreamStats::of(&self.0)
+    }
+
     /// Blocks until all that was submitted before the call is complete.
     ///
     /// Parameters
@@ -466,6 +489,10 @@ impl Stream {
 
     fn __repr__(&self) -> String {
         format!("<Stream '{}' on {}>", self.0.name(), self.0.device())
+    }
+
+    fn _repr_html_(&self) -> String {
+        StreamStats::of(&self.0).html()
     }
 
     fn __reduce__(&self) -> PyResult<()> {

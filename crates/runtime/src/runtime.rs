@@ -19,8 +19,9 @@ use clika_executor::{Config, Executor, Recruiter, Refused, Reporter, generation}
 use crate::device::Device;
 use crate::error::Error;
 use crate::pool::Pool;
+use crate::roster::Roster;
 use crate::settings::Settings;
-use crate::stream::Stream;
+use crate::stream::{Handle, Stream};
 use crate::trace::{self, Tracer};
 use crate::wait;
 
@@ -31,6 +32,8 @@ pub(crate) struct Runtime {
     pub(crate) pool: Arc<Pool>,
     /// The default stream of the CPU.
     default_stream: OnceLock<Stream>,
+    /// The streams that somebody holds.
+    pub(crate) roster: Roster<Handle>,
     /// What is told of all this.
     pub(crate) tracer: Tracer,
     /// What a binding keeps for as long as the runtime.
@@ -137,6 +140,7 @@ impl Runtime {
             settings,
             pool: Pool::new(Device::cpu().total_memory()),
             default_stream: OnceLock::new(),
+            roster: Roster::default(),
             tracer: Tracer::default(),
             binding: OnceLock::new(),
         })
@@ -144,7 +148,16 @@ impl Runtime {
 
     pub(crate) fn default_stream(&self, device: Device) -> &Stream {
         self.default_stream
-            .get_or_init(|| Stream::over(self.executor.inline_strand("default"), device))
+            .get_or_init(|| Stream::over(self, self.executor.inline_strand("default"), device))
+    }
+
+    /// The streams that somebody holds.
+    pub(crate) fn streams(&self) -> Vec<Stream> {
+        self.roster
+            .all()
+            .into_iter()
+            .map(Stream::of_handle)
+            .collect()
     }
 }
 

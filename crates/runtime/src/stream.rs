@@ -18,7 +18,7 @@ use crate::event::{Event, Stamp};
 use crate::future::{Future, Value};
 use crate::inline;
 use crate::outcome::Outcome;
-use crate::runtime::{refused, runtime};
+use crate::runtime::{Runtime, refused, runtime, started};
 use crate::wait::{self, Settled};
 
 /// An ordered queue of device work.
@@ -52,9 +52,11 @@ use crate::wait::{self, Settled};
 pub struct Stream(Arc<Handle>);
 
 /// What all clones of a stream share; when it goes, nobody can acknowledge a failure any more.
-struct Handle {
+pub(crate) struct Handle {
     strand: Arc<Strand>,
     device: Device,
+    /// Its number among the streams of the runtime.
+    listed_at: u32,
 }
 
 impl Stream {
@@ -67,7 +69,8 @@ impl Stream {
     /// A bad setting (see the crate's documentation) is an invalid argument; a device error if the
     /// runtime cannot start its first thread.
     pub fn create(device: Device) -> Result<Self, Error> {
-        Ok(Self::over(runtime()?.executor.strand(None), device))
+        let runtime = runtime()?;
+        Ok(Self::over(runtime, runtime.executor.strand(None), device))
     }
 
     /// As [`create`](Self::create), with a name for errors and timelines.
@@ -75,7 +78,9 @@ impl Stream {
     /// # Errors
     /// As for [`create`](Self::create).
     pub fn named(device: Device, name: &str) -> Result<Self, Error> {
-        Ok(Self::over(runtime()?.executor.strand(Some(name)), device))
+        let runtime = runtime()?;
+        let strand = runtime.executor.strand(Some(name));
+        Ok(Self::over(runtime, strand, device))
     }
 
     /// The one default stream of `device`, equal on every call and from every thread.
@@ -119,8 +124,27 @@ impl Stream {
         Err(no_native_streams(self.device()))
     }
 
-    pub(crate) fn over(strand: Arc<Strand>, device: Device) -> Self {
-        Self(Arc::new(Handle { strand, device }))
+    pub(crate) fn over(runtime: &Runtime, strand: Arc<Strand>, device: Device) -> Self {
+        Self(runtime.roster.add(|listed_at| Handle {
+            strand,
+            device,
+            listed_at,
+        }))
+    }
+
+    /// A stream of no runtime's.
+    #[cfg(all(test, shuttle))]
+    pub(crate) fn unlisted(strand: Arc<Strand>, device: Device) -> Self {
+        let listed_at = 0;
+        Self(Arc::new(Handle {
+            strand,
+            device,
+            listed_at,
+        }))
+    }
+
+    pub(crate) fn of_handle(handle: Arc<Handle>) -> Self {
+        Self(handle)
     }
 
     pub(crate) fn strand(&self) -> &Arc<Strand> {
@@ -352,6 +376,9 @@ impl Drop for Handle {
             // The parent's threads may have held its locks at the fork: it stays as it is.
             let _ = ManuallyDrop::new(self.strand.clone());
         } else {
+            if let Some(runtime) = started() {
+                runtime.roster.remove(self.listed_at);
+            }
             self.strand.orphan();
         }
     }

@@ -65,7 +65,7 @@ impl World {
             storage.fill_with(&[0; 8]).expect("there is memory");
             storage
         };
-        let stream = || Stream::over(executor.strand(None), device);
+        let stream = || Stream::unlisted(executor.strand(None), device);
         Self {
             streams: [stream(), stream()],
             storages: [storage(), storage()],
