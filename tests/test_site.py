@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import re
 import subprocess
 import zlib
 from collections.abc import Iterator
@@ -181,16 +182,25 @@ def test_the_proofs_are_the_tests_that_pytest_marks() -> None:
     assert shown == marked
 
 
-def test_rust_tests_tell_their_promises_by_name() -> None:
-    source = (
-        "fn promise_07_a() {\n    fn promise_2_b() {\nfn promise_01_to_03_c() {\nfn other() {\n"
-    )
-    found = dict(promises.rust_tests(source))
-    assert found == {
-        "promise_07_a": {7},
-        "promise_2_b": {2},
-        "promise_01_to_03_c": {1, 2, 3},
-    }
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [
+        ("promise_07_a_failure", {7}),
+        ("promise_2_ten_thousand", {2}),
+        ("promise_01_to_03_programs", {1, 2, 3}),
+        ("promise_04_06_07_programs", {4, 6, 7}),
+    ],
+)
+def test_rust_tests_tell_their_promises_by_name(name: str, numbers: set[int]) -> None:
+    source = f"#[test]\nfn {name}() {{\n    fn other() {{}}\n}}\n"
+    assert list(promises.rust_tests(source)) == [(name, numbers)]
+
+
+def test_every_rust_test_of_a_promise_tells_its_number() -> None:
+    """A name that the site cannot read would be missing there."""
+    sources = "".join(path.read_text() for path in (ROOT / "crates").rglob("*.rs"))
+    named = set(re.findall(r"fn (promise_\w+)\(", sources))
+    assert named == {name for name, _ in promises.rust_tests(sources)}
 
 
 def test_a_promise_without_a_proof_is_an_error() -> None:

@@ -29,8 +29,8 @@ UNPROVEN: Final = {
     16: "No test proves this yet: the CPU cannot be lost, and there is no GPU backend."
 }
 
-#: The names of Rust tests: `promise_07_…`, or `promise_01_to_10_…` for all of these.
-RUST_TEST: Final = re.compile(r"^\s*fn (promise_(\d+)(?:_to_(\d+))?_\w+)\(", re.MULTILINE)
+#: Names of Rust tests: `promise_07_…`, `promise_05_07_…` for both, `promise_01_to_10_…` for all.
+RUST_TEST: Final = re.compile(r"^\s*fn (promise((?:(?:_to)?_\d+)+)_\w+)\(", re.MULTILINE)
 
 #: For each promise, the names of its tests, by file.
 Proofs = dict[int, dict[str, list[str]]]
@@ -68,8 +68,11 @@ def python_tests(body: list[ast.stmt], outer: set[int]) -> Iterator[tuple[str, s
 
 def rust_tests(text: str) -> Iterator[tuple[str, set[int]]]:
     """Yield the tests of a Rust file with the numbers in their names."""
-    for name, first, last in RUST_TEST.findall(text):
-        yield name, set(range(int(first), int(last or first) + 1))
+    for name, numbers in RUST_TEST.findall(text):
+        found: list[int] = []
+        for to, number in re.findall(r"(_to)?_(\d+)", numbers):
+            found += range(found[-1] if to else int(number), int(number) + 1)
+        yield name, set(found)
 
 
 @cache
