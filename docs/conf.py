@@ -19,9 +19,9 @@ extensions = [
     "promises",
     "reference",
 ]
-exclude_patterns = ["extensions"]
+exclude_patterns = ["extensions", "static"]
 source_suffix = {".md": "markdown"}
-myst_enable_extensions = ["colon_fence", "deflist"]
+myst_enable_extensions = ["deflist"]
 myst_heading_anchors = 3
 # The pages of rustdoc, which `make docs` puts into the folder rust; for pages in docs itself only.
 myst_url_schemes = {"https": None, "rust": {"url": "rust/{{path}}"}}
@@ -35,15 +35,16 @@ nitpick_ignore_regex = [
     # A parameter.
     (r"py:obj", r"end"),
 ]
-# What docstrings set in single backticks is a name.
+# What docstrings put in single backticks is a name.
 default_role = "py:obj"
 napoleon_google_docstring = False
 napoleon_preprocess_types = True
-python_display_short_literal_types = True
 maximum_signature_line_length = 80
 
 html_theme = "furo"
 html_title = "clika_runtime"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
 html_show_copyright = False
