@@ -24,9 +24,10 @@ def documented() -> Iterator[tuple[str, Any]]:
     for name in clika_runtime.__all__:
         thing = getattr(clika_runtime, name)
         yield name, thing
-        for member, value in vars(thing).items() if inspect.isclass(thing) else ():
-            if not member.startswith("_"):
-                yield f"{name}.{member}", getattr(value, "__func__", value)
+        for base in thing.__mro__ if inspect.isclass(thing) else ():
+            for member, value in vars(base).items():
+                if base.__module__ == "clika_runtime._core" and not member.startswith("_"):
+                    yield f"{name}.{member}", getattr(value, "__func__", value)
 
 
 THINGS = dict(documented())
@@ -47,12 +48,18 @@ def examples(name: str) -> list[doctest.Example]:
     return doctest.DocTestParser().get_examples(inspect.getdoc(THINGS[name]) or "")
 
 
+#: Of every future of the standard library; ours refuses them, so no example shows them.
+REFUSED = {"set_result", "set_exception", "set_running_or_notify_cancel"}
+
+
 def functions() -> list[str]:
     """Return the names of all functions and methods."""
     return [
         name
         for name, thing in THINGS.items()
-        if inspect.isroutine(thing) and not is_exception(name)
+        if inspect.isroutine(thing)
+        and not is_exception(name)
+        and name.rpartition(".")[2] not in REFUSED
     ]
 
 
