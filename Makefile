@@ -41,14 +41,13 @@ format: .venv/complete ## format all code
 	ruff format --quiet
 	ruff check --quiet --select I --fix
 
-check: check-rust check-models check-python ## formats, lints, licences, types, stubs, documentation
+check: check-rust check-models check-python docs ## formats, lints, licences, types, stubs, documentation
 
 .PHONY: check-rust check-models check-python
 check-rust: .venv/complete
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo deny --log-level error --workspace check licenses bans sources
-	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps
 
 check-models: .venv/complete
 	$(loom) cargo clippy -p clika-executor --lib --profile test -- -D warnings
@@ -86,8 +85,14 @@ demo: develop ## a photo pipeline on one stream, then on several
 bench: develop ## the budgets, side by side with other libraries
 	python benches/run.py
 
-docs: .venv/complete ## the Rust documentation, into target/doc
-	cargo doc --workspace --no-deps
+docs: develop build-docs ## the documentation site, into target/docs
+
+.PHONY: build-docs
+build-docs:
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --quiet
+	rm -rf target/docs
+	sphinx-build --quiet --fresh-env --fail-on-warning --keep-going -d target/doctrees docs target/docs
+	cp -r target/doc target/docs/rust
 
 wheel: .venv/complete ## the wheel, into dist
 	pip wheel --quiet --no-deps --wheel-dir dist .

@@ -549,6 +549,12 @@ impl FutureBase {
     ///     If it has not run by then.
     /// concurrent.futures.CancelledError
     ///     If it was cancelled through this future.
+    ///
+    /// Examples
+    /// --------
+    /// >>> stream = Stream.create(Device.parse("cpu"))
+    /// >>> stream.submit(int, "seven").exception()
+    /// ValueError("invalid literal for int() with base 10: 'seven'")
     #[pyo3(signature = (timeout=None))]
     fn exception(
         &self,
@@ -580,6 +586,19 @@ impl FutureBase {
     /// -------
     /// bool
     ///     Whether it is cancelled.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import threading
+    /// >>> stream, gate = Stream.create(Device.parse("cpu")), threading.Event()
+    /// >>> first, second = stream.submit(gate.wait), stream.submit(print, "never printed")
+    /// >>> second.cancel()
+    /// True
+    /// >>> second.cancelled(), second.done(), second.running()
+    /// (True, True, False)
+    /// >>> gate.set()
+    /// >>> first.result()
+    /// True
     fn cancel(slf: &Bound<'_, Self>) -> PyResult<bool> {
         let (py, this) = (slf.py(), slf.get());
         if this.phase(py) != Phase::Pending {
@@ -612,6 +631,14 @@ impl FutureBase {
     /// ----------
     /// fn : callable
     ///     Called with this future. It may block and may wait for the stream.
+    ///
+    /// Examples
+    /// --------
+    /// >>> stream = Stream.create(Device.parse("cpu"))
+    /// >>> total = stream.submit(sum, [1, 2, 3])
+    /// >>> stream.synchronize()
+    /// >>> total.add_done_callback(lambda total: print(total.result()))
+    /// 6
     fn add_done_callback(slf: &Bound<'_, Self>, r#fn: Bound<'_, PyAny>) -> PyResult<()> {
         let py = slf.py();
         let waits = slf.get().state.with(py, |state| {

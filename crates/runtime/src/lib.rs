@@ -76,7 +76,8 @@ pub use trace::{Trace, trace};
 pub use transfer::Pattern;
 pub use view::{View, ViewMut};
 
-/// The example of the README runs with those of the documentation.
+/// The examples of the README and of the site's pages run with those of the documentation.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
-struct Readme;
+#[doc = include_str!("../../../docs/rust.md")]
+struct Pages;
