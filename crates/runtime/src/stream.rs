@@ -366,7 +366,7 @@ fn named_as<W>(_work: &W) -> Named<W> {
 fn no_native_streams(device: Device) -> Error {
     Error::unsupported(format!(
         "{device} has no native streams: a stream on it exists in this runtime only. \
-         Use Stream::create, and order it against other libraries with events"
+         Use one that this runtime created, and order it against other libraries with events"
     ))
 }
 

@@ -37,9 +37,13 @@ pub(crate) fn reach(position: &Position, deadline: Option<Instant>) -> Result<bo
 
 /// The error for a wait that reached its time limit.
 pub(crate) fn timed_out(point: &Point) -> Error {
+    let pending = point.strand().pending();
+    let (operations, go) = match pending {
+        1 => ("operation", "it goes"),
+        _ => ("operations", "they go"),
+    };
     Error::timeout(format!(
-        "the time limit passed with {} operations of stream '{}' unfinished: they go on",
-        point.strand().pending(),
+        "the time limit passed with {pending} {operations} of stream '{}' unfinished: {go} on",
         point.strand().name()
     ))
 }
