@@ -753,6 +753,7 @@ def test_the_messages_say_what_to_do(device: Device, letters: Buffer) -> None:
 
 # --- memory -----------------------------------------------------------------------------------------------
 
+
 def test_memory_stats(device: Device) -> None:
     gc.collect()
     start = memory_stats(device)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import doctest
 import inspect
+import os
 import re
+import sysconfig
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -116,9 +118,13 @@ def test_the_examples_of_the_pages(page: Path, tmp_path: Path) -> None:
     """The Python blocks of a page run in order, as one program, in an empty folder."""
     source, shown = program(page)
     run = f"import os; os.chdir({str(tmp_path)!r})\n{source}"
-    # Python 3.12 and later warn of the fork that one page shows.
-    quiet = {"PYTHONWARNINGS": "ignore:This process:DeprecationWarning"}
-    printed = run_python(run, env=quiet).stdout.split(END + "\n")[:-1]
+    env = {
+        # Python 3.12 and later warn of the fork that one page shows.
+        "PYTHONWARNINGS": "ignore:This process:DeprecationWarning",
+        # Where `clikart` is.
+        "PATH": os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]]),
+    }
+    printed = run_python(run, env=env).stdout.split(END + "\n")[:-1]
     if page.name != "README.md":
         assert printed == shown
 
