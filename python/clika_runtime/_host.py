@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextvars
 import logging
 import threading
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from clika_runtime._core import Future, HostThread, Stream, Visit
+from clika_runtime._core import Future, HostThread, Stream, Visit, _take_log
 
 LOGGER = logging.getLogger("clika_runtime")
 
@@ -75,6 +76,31 @@ def notify(
             callback(future)
         except BaseException:
             LOGGER.exception("exception calling callback for %r", future)
+
+
+def log() -> None:
+    """Hand over what the runtime told of itself, until there is no more."""
+    while (taken := _take_log()) is not None:
+        records, lost = taken
+        for level, message, thread, time in records:
+            if LOGGER.isEnabledFor(level):
+                record = LOGGER.makeRecord(
+                    LOGGER.name, level, LOGGER.name, 0, "%s", (message,), None
+                )
+                record.threadName = thread
+                record.created, record.msecs = time, time % 1 * 1000
+                _handle(record)
+        if lost:
+            LOGGER.warning("%d records are lost: no thread could be had for them in time", lost)
+
+
+def _handle(record: logging.LogRecord) -> None:
+    """Give a record to the handlers. One that raises is told as `logging` tells its own errors."""
+    try:
+        LOGGER.handle(record)
+    except BaseException:
+        if logging.raiseExceptions:
+            traceback.print_exc()
 
 
 def _tell(waiter: Any, future: Future[Any]) -> None:

@@ -30,6 +30,9 @@ use crate::sync::{
 };
 use crate::trace::Log;
 
+/// Where the events of the executor and the runtime say that they come from.
+pub const TARGET: &str = "clika_runtime";
+
 /// Called for a failure that nobody acknowledged. It may run on any thread and must be brief.
 pub type Reporter = Box<dyn Fn(&Arc<Failure>) + Send + Sync>;
 
@@ -207,13 +210,20 @@ struct Grave {
 
 fn spawn_worker(lane: Arc<Lane>) -> io::Result<()> {
     process::with_signals_blocked(|| {
-        sync::spawn("clika-worker", move || serve(&lane, Runner::Worker))
+        sync::spawn("clika-worker", move || {
+            tracing::debug!(target: TARGET, "a native worker begins");
+            serve(&lane, Runner::Worker);
+        })
     })
 }
 
 fn spawn_host_thread(lane: Arc<Lane>) -> io::Result<()> {
     process::with_signals_blocked(|| {
-        sync::spawn("clika-host", move || serve(&lane, Runner::HostThread))
+        sync::spawn("clika-host", move || {
+            tracing::debug!(target: TARGET, "a host thread begins");
+            serve(&lane, Runner::HostThread);
+            tracing::debug!(target: TARGET, "a host thread ends");
+        })
     })
 }
 

@@ -72,7 +72,7 @@ mod visit;
 mod tests;
 
 pub use call::{Host, Mark, Native};
-pub use executor::{Config, Executor, Refused, Reporter};
+pub use executor::{Config, Executor, Refused, Reporter, TARGET};
 pub use failure::{Epoch, Failure, Fault, Line, Origin, Reason, Site};
 pub use foreign::{ForeignThread, Next};
 pub use frames::is_inside;

@@ -34,8 +34,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::executor::{Refused, Shared};
-use crate::failure::{Epoch, Failure, Fault, Origin, Reason, Site};
+use crate::executor::{Refused, Shared, TARGET};
+use crate::failure::{Epoch, Failure, Fault, Origin, Reason, Site, contain};
 use crate::frames::{self, Frame};
 use crate::lane::{self, Job, Lane};
 use crate::meter::{Depth, Meter, Stats};
@@ -431,6 +431,8 @@ impl Strand {
         let failure = self.failure_of(n, fault);
         if (failure.origin.strand_id, failure.origin.operation) == (self.id, n) {
             self.shared.note(&failure);
+            // Printing a user's error is a user's code.
+            contain(|| tracing::debug!(target: TARGET, "{failure}"));
         }
         if epoch.failure().is_none() {
             self.meter.fail();

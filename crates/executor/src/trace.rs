@@ -160,7 +160,9 @@ pub fn name_thread(name: &str) {
     let _ = THREAD.try_with(|thread| *thread.borrow_mut() = Some(name.into()));
 }
 
-fn this_thread() -> Arc<str> {
+/// The name of the calling thread, or what stands for it.
+#[must_use]
+pub fn this_thread() -> Arc<str> {
     let name = || {
         let thread = std::thread::current();
         match thread.name() {

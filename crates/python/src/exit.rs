@@ -4,7 +4,7 @@
 //! 1. it drains pending work, up to `CLIKA_EXIT_TIMEOUT`;
 //! 2. it closes the runtime: what has not begun is dropped, its futures say so;
 //! 3. it reports the failures that nobody acknowledged;
-//! 4. it ends the trace, if one is being written;
+//! 4. it ends the trace, if one is being written, and hands over what the log still holds;
 //! 5. it closes the gate: no thread of ours attaches again.
 
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 
 use crate::gate;
 use crate::host::report;
+use crate::logging;
 use crate::trace;
 
 /// Registered with `atexit`.
@@ -26,6 +27,7 @@ pub(crate) fn _finish(py: Python<'_>) -> PyResult<()> {
             report(py, &failure);
         }
         trace::finish(py);
+        logging::finish(py);
         drained
     });
     gate::close(py);
@@ -38,7 +40,15 @@ fn drain(py: Python<'_>, executor: &foreign::Executor) -> PyResult<()> {
     let deadline = Instant::now() + timeout;
     loop {
         let end = deadline.min(Instant::now() + SLICE);
-        if py.detach(|| executor.drain(Some(end))) || Instant::now() >= deadline {
+        if py.detach(|| executor.drain(Some(end))) {
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            tracing::warn!(
+                "the program ends before all of its work: what has not begun within {} s is dropped \
+                 (CLIKA_EXIT_TIMEOUT)",
+                timeout.as_secs_f64()
+            );
             return Ok(());
         }
         py.check_signals()?;

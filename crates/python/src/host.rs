@@ -29,6 +29,7 @@ use pyo3::types::{PyDict, PyTuple};
 use crate::exceptions::{failed, raised};
 use crate::future::{FutureBase, Outcome};
 use crate::gate::{self, Section, detached};
+use crate::logging::{self, Logs};
 use crate::own::Own;
 use crate::recruiter::{self, Roll};
 
@@ -40,6 +41,8 @@ pub(crate) enum Call {
     Notice(Py<PyTuple>),
     /// A failure that nobody acknowledged.
     Report(Arc<Failure>),
+    /// Something was written down for the log.
+    Log,
 }
 
 impl Operation for Call {
@@ -67,7 +70,7 @@ impl Operation for Call {
         match self {
             // Whoever submits is attached.
             Self::Work(future) => Python::attach(|py| future.get().describe_to_trace(py)),
-            Self::Notice(_) | Self::Report(_) => Description::of_kind(Self::KIND),
+            Self::Notice(_) | Self::Report(_) | Self::Log => Description::of_kind(Self::KIND),
         }
     }
 }
@@ -79,6 +82,7 @@ pub(crate) struct Lane {
     attaching: Mutex<()>,
     threads: AtomicU64,
     pub(crate) roll: Roll,
+    pub(crate) logs: Logs,
 }
 
 /// Starts a thread, which joins the lane; or says why there is none. An error comes from elsewhere,
@@ -413,6 +417,15 @@ impl Hand {
                 drop(failure);
                 self.thread.finish(Ok(()));
                 None
+            }
+            Next::Run(Call::Log) | Next::Skip(Call::Log, _) => {
+                let call = logging::delivery(py);
+                call.map_err(|error| {
+                    error.write_unraisable(py, None);
+                    self.thread.finish(Ok(()));
+                })
+                .map(Bound::unbind)
+                .ok()
             }
         }
     }

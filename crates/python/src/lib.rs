@@ -15,6 +15,7 @@ mod host;
 mod html;
 mod inline;
 mod interpreter;
+mod logging;
 mod number;
 mod own;
 mod recruiter;
@@ -66,8 +67,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(trace::trace, module)?)?;
     module.add_function(wrap_pyfunction!(_clikart, module)?)?;
     module.add_function(wrap_pyfunction!(event::_mark, module)?)?;
+    module.add_function(wrap_pyfunction!(logging::_take_log, module)?)?;
     module.add_function(wrap_pyfunction!(exit::_finish, module)?)?;
     module.add_function(wrap_pyfunction!(exit::_after_fork, module)?)?;
     exceptions::add_to(module)?;
+    logging::begin(module.py())?;
     exit::register(module)
 }

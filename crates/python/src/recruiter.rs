@@ -113,7 +113,7 @@ fn make_when_still(executor: &'static Executor) {
         return;
     };
     let cores = foreign::cores();
-    let mut still = STILL;
+    let (mut still, mut refused) = (STILL, false);
     loop {
         let [_, _, threads] = executor.threads();
         let few = threads <= cores;
@@ -138,7 +138,12 @@ fn make_when_still(executor: &'static Executor) {
         match made {
             Ok(true) => return,
             Ok(false) => still = STILL_IN_HEAVY_USE,
-            Err(_) => thread::park_timeout(RETRY),
+            Err(error) => {
+                if !std::mem::replace(&mut refused, true) {
+                    tracing::warn!("no thread can be started for waiting functions yet: {error}");
+                }
+                thread::park_timeout(RETRY);
+            }
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::function;
 use crate::future::{self, FutureBase, Parts};
 use crate::host::{self, Call};
 use crate::inline;
+use crate::logging;
 use crate::number;
 use crate::site;
 use crate::stats::StreamStats;
@@ -147,6 +148,7 @@ impl Stream {
     #[pyo3(signature = (device, *, name=None))]
     fn create(py: Python<'_>, device: &Bound<'_, PyAny>, name: Option<&str>) -> PyResult<Self> {
         let device = device_of(device)?;
+        logging::look_at_level(py)?;
         let stream = match name {
             Some(name) => clika_runtime::Stream::named(device, name),
             None => clika_runtime::Stream::create(device),

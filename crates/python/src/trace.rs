@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use crate::exceptions::{invalid_argument, raised};
 use crate::gate::detached;
 use crate::guarded::Guarded;
+use crate::logging;
 
 /// A trace of all streams. Made by `trace`.
 ///
@@ -83,6 +84,7 @@ impl Trace {
     /// InvalidArgumentError
     ///     If the file cannot be written, or a trace is being written already.
     fn start(&self, py: Python<'_>) -> PyResult<()> {
+        logging::look_at_level(py)?;
         let started = detached(py, || clika_runtime::trace(&self.path));
         let started = started.map_err(|error| raised(py, &error))?;
         self.running.with(py, |running| *running = Some(started));

@@ -30,6 +30,12 @@
 //! | `CLIKA_EXIT_TIMEOUT` | 5 | seconds that pending work may go on at exit, from Python |
 //! | `CLIKA_TRACE` | none | the file that a [`trace()`] of all streams is written to |
 //!
+//! # Logging
+//! The runtime tells of itself to the subscriber of the `tracing` crate, if there is one: debug events when
+//! streams are made and dropped, operations fail, threads begin and end; warnings when work is lost.
+//! Their targets begin with `clika_runtime`. A subscriber is called where the event happens, perhaps inside
+//! an operation, so it must not wait for streams.
+//!
 //! # Forks
 //! A forked child that uses an inherited stream gets a device error at once. It can create its own.
 

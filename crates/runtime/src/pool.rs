@@ -146,6 +146,10 @@ impl Pool {
         drop(state);
         drop(released);
         let memory = Memory::new(size).or_else(|| {
+            tracing::debug!(
+                size,
+                "the system has no memory: what was kept for reuse goes back to it"
+            );
             self.release();
             Memory::new(size)
         });

@@ -116,9 +116,15 @@ impl Slot {
         let started = self
             .runtime
             .get_or_init(|| fresh.take().unwrap_or_else(|| unreachable!("once")));
-        if fresh.is_none()
-            && let Some(path) = path
-        {
+        if fresh.is_some() {
+            return Ok(started);
+        }
+        tracing::debug!(
+            workers = started.settings.workers,
+            host_threads = started.settings.host_threads,
+            "the runtime begins"
+        );
+        if let Some(path) = path {
             started.tracer.start_by_environment(started, &path)?;
         }
         Ok(started)
@@ -225,6 +231,9 @@ pub fn shutdown(timeout: Duration) -> bool {
     };
     let drained = runtime.executor.drain(Instant::now().checked_add(timeout));
     runtime.executor.close();
+    if !drained {
+        tracing::warn!("the runtime shut down before all work was done: the rest was dropped");
+    }
     let _ = trace::stop();
     runtime
         .executor

@@ -125,11 +125,13 @@ impl Stream {
     }
 
     pub(crate) fn over(runtime: &Runtime, strand: Arc<Strand>, device: Device) -> Self {
-        Self(runtime.roster.add(|listed_at| Handle {
+        let stream = Self(runtime.roster.add(|listed_at| Handle {
             strand,
             device,
             listed_at,
-        }))
+        }));
+        tracing::debug!(stream = stream.name(), %device, "a stream is made");
+        stream
     }
 
     /// A stream of no runtime's.
@@ -379,6 +381,10 @@ impl Drop for Handle {
             if let Some(runtime) = started() {
                 runtime.roster.remove(self.listed_at);
             }
+            tracing::debug!(
+                stream = self.strand.name(),
+                "the last handle of a stream is gone"
+            );
             self.strand.orphan();
         }
     }

@@ -179,6 +179,7 @@ impl Tracer {
         let (path, file) = open()?;
         let number = TRACES.fetch_add(1, Ordering::Relaxed);
         let log = runtime.executor.log();
+        let shown = path.clone();
         let mut writer = Writer::new(file, path);
         writer.begin(runtime, log.now());
         *self.writer.lock() = Some(writer);
@@ -210,6 +211,7 @@ impl Tracer {
             thread,
         });
         stop_at_exit();
+        tracing::debug!(path = %shown.display(), "a trace begins");
         Ok(number)
     }
 
@@ -227,7 +229,9 @@ impl Tracer {
         let _ = thread.join();
         self.pump(log);
         let writer = self.writer.lock().take();
-        writer.map_or(Ok(()), Writer::end)
+        let ended = writer.map_or(Ok(()), Writer::end);
+        tracing::debug!("the trace ends");
+        ended
     }
 
     /// Writes what the log holds.
@@ -251,13 +255,19 @@ impl Tracer {
             .iter()
             .map(|one| (one.id(), one.pending()))
             .collect();
-        if let Some(writer) = &mut *self.writer.lock() {
+        let mut writer = self.writer.lock();
+        let cut_off = writer.as_mut().and_then(|writer| {
             let now = log.now();
             for (strand, pending) in pending {
                 writer.queued(strand, pending, now);
             }
             writer.memory(runtime.pool.stats(), now);
             writer.flush();
+            writer.cut_off()
+        });
+        drop(writer);
+        if let Some(why) = cut_off {
+            tracing::warn!("{why}");
         }
     }
 }
@@ -320,6 +330,8 @@ struct Writer {
     pid: u32,
     /// The first error. Nothing is written after it.
     error: Option<io::Error>,
+    /// That has been told to the log.
+    is_told: bool,
 }
 
 /// What is known of a stream.
@@ -373,6 +385,7 @@ impl Writer {
             arrows: 0,
             pid: std::process::id(),
             error: None,
+            is_told: false,
         }
     }
 
@@ -411,6 +424,16 @@ impl Writer {
                 Some(Arc::new(error)),
             )),
         }
+    }
+
+    /// That the file could not be written from some point on, the first time this is asked then.
+    fn cut_off(&mut self) -> Option<String> {
+        let error = self.error.as_ref().filter(|_| !self.is_told)?;
+        self.is_told = true;
+        Some(format!(
+            "the trace file '{}' is cut off here: {error}",
+            self.path.display()
+        ))
     }
 
     fn raw(&mut self, text: &str) {
