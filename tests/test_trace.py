@@ -174,3 +174,64 @@ def test_a_bad_path_in_the_environment_names_the_variable() -> None:
             print(error)
     """
     assert "CLIKA_TRACE" in run_python(script, env={"CLIKA_TRACE": "/no such/trace.json"}).stdout
+
+
+def test_a_failure_that_stays_with_its_future_is_told(path: Path, named: Stream) -> None:
+    with clika_runtime.trace(path), named.as_executor() as executor:
+        future = executor.submit(fail, Boom())
+        assert executor.submit(first).result(WATCHDOG) == 1
+        finish(named)
+    assert type(future.exception()) is Boom
+    failed, ran = slices(path, "named")
+    assert failed["args"]["failure"].endswith(" failed: Boom")
+    assert "failure" not in ran["args"]
+
+
+def test_functions_tell_the_bytes_of_their_buffers(
+    path: Path, named: Stream, default: Stream
+) -> None:
+    small, large = Buffer.empty(10, named.device), Buffer.empty(1000, named.device)
+    with clika_runtime.trace(path):
+        for stream in (named, default):
+            # Each buffer counts once.
+            stream.submit(list, [small, {"again": small}, (large,)]).result(WATCHDOG)
+        finish(named)
+    for name in ("named", "default"):
+        assert [event["args"]["bytes"] for event in slices(path, name)] == [1010]
+
+
+def test_what_a_default_stream_skips_has_its_name_and_its_line(path: Path, default: Stream) -> None:
+    buffer = Buffer.empty(100, default.device)
+    with clika_runtime.trace(path):
+        future = default.submit(fail, Boom())
+        default.submit(first)
+        with pytest.raises(clika_runtime.CancelledError):
+            buffer.fill(1)
+        assert isinstance(raised_by(default.synchronize), Boom)
+    assert type(future.exception()) is Boom
+    failed, *skipped = slices(path, "default")
+    assert [(event["name"], event["cat"]) for event in skipped] == [
+        ("first", "python"),
+        ("fill", "fill"),
+    ]
+    for event in skipped:
+        assert event["args"]["skipped"] is True
+        assert event["args"]["failure"] == failed["args"]["failure"]
+        assert event["args"]["site"].startswith(f"{__file__}:")
+
+
+def test_what_finds_its_buffer_failed_is_skipped(path: Path, named: Stream, other: Stream) -> None:
+    buffer = Buffer.empty(100, named.device)
+    with clika_runtime.trace(path):
+        named.submit(lambda _: fail(Boom()), buffer)
+        future = other.submit(first_of, buffer)
+        assert isinstance(raised_by(finish, named), Boom)
+        assert isinstance(raised_by(finish, other), Boom)
+    assert type(future.exception()) is clika_runtime.CancelledError
+    [failed], [skipped] = slices(path, "named"), slices(path, other.name)
+    assert skipped["args"]["skipped"] is True
+    assert skipped["args"]["failure"] == failed["args"]["failure"]
+
+
+def first_of(buffer: Buffer) -> bytes:
+    return buffer.to_bytes()

@@ -76,6 +76,8 @@ pub(crate) struct Noted {
     begun: u64,
     /// It is skipped because of this.
     skipped: Option<Arc<Failure>>,
+    /// It failed by this, and its strand did not.
+    failed: Option<Arc<Failure>>,
 }
 
 impl Operation for Note {
@@ -249,6 +251,7 @@ impl Log {
             submitted: self.now(),
             begun: 0,
             skipped: None,
+            failed: None,
         }))
     }
 
@@ -277,8 +280,9 @@ impl Log {
         noted: Box<Noted>,
         failure: Option<Arc<Failure>>,
     ) {
-        if noted.n != n {
-            // Of one that ended while the log was off.
+        let is_withdrawn = strand.is_inline() && noted.begun == 0;
+        if noted.n != n || is_withdrawn {
+            // Of one that ended while the log was off, or whose thread gave up waiting for its turn.
             return;
         }
         let ended = self.now();
@@ -288,8 +292,15 @@ impl Log {
             submitted,
             begun,
             skipped,
+            failed,
         } = *noted;
-        let is_skipped = skipped.is_some();
+        let failure = failure.or(failed);
+        // One that came to its bytes and found them failed did not run either.
+        let is_of_another = |failure: &Arc<Failure>| {
+            !strand.is_inline()
+                && (failure.origin.strand_id, failure.origin.operation) != (strand.id(), n)
+        };
+        let is_skipped = skipped.is_some() || failure.as_ref().is_some_and(is_of_another);
         let slice = Slice {
             strand: strand.id(),
             n,
@@ -349,5 +360,14 @@ impl Noted {
 
     pub(crate) fn skip(&mut self, why: &Arc<Failure>) {
         self.skipped = Some(why.clone());
+    }
+
+    /// It failed by this, which on that strand is its own or another's, for which it did not run.
+    pub(crate) fn fail(&mut self, failure: Arc<Failure>, strand: u64) {
+        if (failure.origin.strand_id, failure.origin.operation) == (strand, self.n) {
+            self.failed = Some(failure);
+        } else {
+            self.skipped = Some(failure);
+        }
     }
 }
