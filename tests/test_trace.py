@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import WATCHDOG, Boom, fail, finish, raised_by, run_python
+from harness import WATCHDOG, Boom, Gate, fail, finish, raised_by, run_python, wait_until
 
 import clika_runtime
 from clika_runtime import Buffer, Device, DeviceError, InvalidArgumentError, Stream, Trace
@@ -235,3 +236,27 @@ def test_what_finds_its_buffer_failed_is_skipped(path: Path, named: Stream, othe
 
 def first_of(buffer: Buffer) -> bytes:
     return buffer.to_bytes()
+
+
+def test_queues_are_empty_at_the_end_also_of_streams_that_have_gone(
+    path: Path, device: Device, named: Stream
+) -> None:
+    gone, gate = Stream.create(device, name="gone"), Gate()
+    with clika_runtime.trace(path):
+        for stream in (named, gone):
+            stream.submit(first)
+            stream.submit(gate)
+            # Looked at before it goes.
+            is_shown = f'"queued: {stream.name}"'.__eq__
+            wait_until(lambda: any(map(is_shown, re.findall('"queued: .*?"', path.read_text()))))
+        last = gone.submit(first)
+        del gone, stream
+        gate.open()
+        assert last.result(WATCHDOG) == 1
+        del last
+        finish(named)
+    ends: dict[str, int] = {}
+    for event in events(path):
+        if event["ph"] == "C" and event["name"] != "memory":
+            ends[event["name"]] = event["args"]["operations"]
+    assert ends == {"queued: named": 0, "queued: gone": 0}

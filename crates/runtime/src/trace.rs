@@ -16,7 +16,7 @@
 //! bounded. Entries are written in the order of the log, under the writer's lock, which is taken before
 //! the log's.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::fs::{File, TryLockError};
 use std::io::{self, BufWriter, Write};
@@ -221,10 +221,12 @@ impl Tracer {
             return Ok(());
         };
         let log = runtime.executor.log();
-        log.stop();
         ends.store(true, Ordering::Release);
         thread.thread().unpark();
         let _ = thread.join();
+        // The counters as they are at the end.
+        self.look(runtime);
+        log.stop();
         self.pump(log);
         let writer = self.writer.lock().take();
         writer.map_or(Ok(()), Writer::end)
@@ -253,6 +255,7 @@ impl Tracer {
             .collect();
         if let Some(writer) = &mut *self.writer.lock() {
             let now = log.now();
+            writer.gone(&pending, now);
             for (strand, pending) in pending {
                 writer.queued(strand, pending, now);
             }
@@ -327,6 +330,7 @@ struct Writer {
 struct Track {
     name: String,
     queued: u64,
+    is_gone: bool,
     /// The last operations: their numbers, and when they began and ended.
     recent: VecDeque<(u64, u64, u64)>,
     /// What the next operation waited for: the thread of that, and a time within it.
@@ -509,7 +513,10 @@ impl Writer {
     }
 
     fn queued(&mut self, id: u64, pending: u64, now: u64) {
-        let track = self.tracks.entry(id).or_default();
+        // A strand that was mentioned a moment ago may still be in the log.
+        let Some(track) = self.tracks.get_mut(&id) else {
+            return;
+        };
         if std::mem::replace(&mut track.queued, pending) == pending {
             return;
         }
@@ -518,6 +525,20 @@ impl Writer {
         self.event(format_args!(
             r#""ph":"C","pid":{pid},"tid":{id},"ts":{ts},"name":{name},"args":{{"operations":{pending}}}"#
         ));
+    }
+
+    /// Ends the tracks of streams that do not live any more: these do. An arrow that leads from one may
+    /// still be in the log, so a track is kept for one look more.
+    fn gone(&mut self, living: &[(u64, u64)], now: u64) {
+        let living: HashSet<u64> = living.iter().map(|(id, _)| *id).collect();
+        let was_gone = |track: &mut Track, is_gone| std::mem::replace(&mut track.is_gone, is_gone);
+        self.tracks.retain(|id, track| {
+            let is_gone = !living.contains(id);
+            !(was_gone(track, is_gone) && is_gone)
+        });
+        let gone = self.tracks.iter().filter(|(_, track)| track.is_gone);
+        let gone: Vec<u64> = gone.map(|(id, _)| *id).collect();
+        gone.into_iter().for_each(|id| self.queued(id, 0, now));
     }
 
     fn memory(&mut self, stats: MemoryStats, now: u64) {
