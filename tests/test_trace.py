@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from harness import WATCHDOG, Boom, Gate, fail, finish, raised_by, run_python, wait_until
+from trace_validation import check_schema, repaired
 
 import clika_runtime
 from clika_runtime import Buffer, Device, DeviceError, InvalidArgumentError, Stream, Trace
@@ -260,3 +264,39 @@ def test_queues_are_empty_at_the_end_also_of_streams_that_have_gone(
         if event["ph"] == "C" and event["name"] != "memory":
             ends[event["name"]] = event["args"]["operations"]
     assert ends == {"queued: named": 0, "queued: gone": 0}
+
+
+@pytest.mark.parametrize("dies", ["at once", "after a while"])
+def test_a_process_that_is_killed_leaves_a_readable_file(path: Path, dies: str) -> None:
+    script = """
+        import os, signal, sys, threading, time
+        from pathlib import Path
+        from clika_runtime import Buffer, Device, Stream
+
+        device = Device.parse("cpu")
+        streams = [Stream.create(device, name=f"stream {n}") for n in range(3)]
+        buffer = Buffer.empty(100, device)
+        path, wanted = Path(sys.argv[1]), int(sys.argv[2])
+        while not path.exists() or path.stat().st_size < wanted:
+            for one, two in zip(streams, streams[1:] + streams[:1]):
+                one.wait_stream(two)
+                one.submit(len, [buffer])
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    wanted = {"at once": "1", "after a while": "100000"}[dies]
+    ended = run_python(script, str(path), wanted, env={"CLIKA_TRACE": str(path)}, check=False)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    text = path.read_text()
+    found = repaired(text)
+    check_schema(found)
+    assert len(found) > 2 or dies == "at once"
+    # Wherever the last write was cut off.
+    for cut in range(max(500, len(text) - 300), len(text), 7):
+        assert len(found) - 10 < len(repaired(text[:cut])) <= len(found)
+    page = path.with_suffix(".html")
+    command = [sys.executable, "-m", "clika_runtime", "timeline", str(path), "-o", str(page)]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    if any(event["ph"] == "X" for event in found):
+        assert shown.returncode == 0, shown.stderr
+        assert "was cut off" in shown.stderr
+        assert "stream 2" in page.read_text()

@@ -10,6 +10,8 @@
 //! * an arrow (`s` to `f`) from what was waited for to what ran next;
 //! * counters (`C`) of the operations that are queued, and of the memory pool, looked at now and then.
 //!
+//! `python/clika_runtime/trace.schema.json` says it all as a JSON schema, and changes with it.
+//!
 //! # Protocol
 //! The executor's log collects entries, and a thread of the trace's own takes them out every few
 //! milliseconds; whoever fills the log takes them out himself and so is held back, and memory stays
@@ -49,6 +51,7 @@ pub struct Trace {
 /// Begins to write a trace of all streams to a file, which is made anew. There is one trace at a time.
 ///
 /// Open the file in Perfetto or in a browser's own viewer, or make a page of it by `clikart timeline`.
+/// What is in it, a JSON schema says: `trace.schema.json`, which lies in the Python package.
 ///
 /// # Errors
 /// Invalid argument if the file cannot be written, if another process writes to it, or if another trace
