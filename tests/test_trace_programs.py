@@ -33,7 +33,7 @@ DEFAULT: Final = len(STREAMS) - 1
 SOAK: Final = 30 if os.environ.get("CLIKA_SOAK") else 1
 
 PROFILE = settings(
-    max_examples=150 * SOAK,
+    max_examples=200 * SOAK,
     deadline=None,
     database=None,
     print_blob=True,
