@@ -242,6 +242,17 @@ def first_of(buffer: Buffer) -> bytes:
     return buffer.to_bytes()
 
 
+def test_a_queue_is_shown_before_anything_of_it_has_ended(path: Path, named: Stream) -> None:
+    gate = Gate()
+    with clika_runtime.trace(path):
+        for _ in range(5):
+            named.submit(gate)
+        shown = '"name":"queued: named","args":{"operations":5}'
+        wait_until(lambda: shown in path.read_text())
+        gate.open()
+        finish(named)
+
+
 def test_queues_are_empty_at_the_end_also_of_streams_that_have_gone(
     path: Path, device: Device, named: Stream
 ) -> None:

@@ -252,7 +252,7 @@ impl Strand {
         read: impl FnOnce(&Inbox) -> R,
     ) -> Result<(R, Start), Refused> {
         self.shared.admit(T::KIND)?;
-        let note = self.shared.log.note(&operation);
+        let note = self.shared.log.note(self, &operation);
         let mut inbox = self.inbox.lock();
         let waits = !awaited.is_empty();
         if waits {
