@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import WATCHDOG, Boom, fail, finish, raised_by, run_python
+from harness import WATCHDOG, Boom, Gate, fail, finish, raised_by, run_python, wait_until
+from trace_validation import check_schema, repaired
 
 import clika_runtime
 from clika_runtime import Buffer, Device, DeviceError, InvalidArgumentError, Stream, Trace
@@ -174,3 +179,135 @@ def test_a_bad_path_in_the_environment_names_the_variable() -> None:
             print(error)
     """
     assert "CLIKA_TRACE" in run_python(script, env={"CLIKA_TRACE": "/no such/trace.json"}).stdout
+
+
+def test_a_failure_that_stays_with_its_future_is_told(path: Path, named: Stream) -> None:
+    with clika_runtime.trace(path), named.as_executor() as executor:
+        future = executor.submit(fail, Boom())
+        assert executor.submit(first).result(WATCHDOG) == 1
+        finish(named)
+    assert type(future.exception()) is Boom
+    failed, ran = slices(path, "named")
+    assert failed["args"]["failure"].endswith(" failed: Boom")
+    assert "failure" not in ran["args"]
+
+
+def test_functions_tell_the_bytes_of_their_buffers(
+    path: Path, named: Stream, default: Stream
+) -> None:
+    small, large = Buffer.empty(10, named.device), Buffer.empty(1000, named.device)
+    with clika_runtime.trace(path):
+        for stream in (named, default):
+            # Each buffer counts once.
+            stream.submit(list, [small, {"again": small}, (large,)]).result(WATCHDOG)
+        finish(named)
+    for name in ("named", "default"):
+        assert [event["args"]["bytes"] for event in slices(path, name)] == [1010]
+
+
+def test_what_a_default_stream_skips_has_its_name_and_its_line(path: Path, default: Stream) -> None:
+    buffer = Buffer.empty(100, default.device)
+    with clika_runtime.trace(path):
+        future = default.submit(fail, Boom())
+        default.submit(first)
+        with pytest.raises(clika_runtime.CancelledError):
+            buffer.fill(1)
+        assert isinstance(raised_by(default.synchronize), Boom)
+    assert type(future.exception()) is Boom
+    failed, *skipped = slices(path, "default")
+    assert [(event["name"], event["cat"]) for event in skipped] == [
+        ("first", "python"),
+        ("fill", "fill"),
+    ]
+    for event in skipped:
+        assert event["args"]["skipped"] is True
+        assert event["args"]["failure"] == failed["args"]["failure"]
+        assert event["args"]["site"].startswith(f"{__file__}:")
+
+
+def test_what_finds_its_buffer_failed_is_skipped(path: Path, named: Stream, other: Stream) -> None:
+    buffer = Buffer.empty(100, named.device)
+    with clika_runtime.trace(path):
+        named.submit(lambda _: fail(Boom()), buffer)
+        future = other.submit(first_of, buffer)
+        assert isinstance(raised_by(finish, named), Boom)
+        assert isinstance(raised_by(finish, other), Boom)
+    assert type(future.exception()) is clika_runtime.CancelledError
+    [failed], [skipped] = slices(path, "named"), slices(path, other.name)
+    assert skipped["args"]["skipped"] is True
+    assert skipped["args"]["failure"] == failed["args"]["failure"]
+
+
+def first_of(buffer: Buffer) -> bytes:
+    return buffer.to_bytes()
+
+
+def test_a_queue_is_shown_before_anything_of_it_has_ended(path: Path, named: Stream) -> None:
+    gate = Gate()
+    with clika_runtime.trace(path):
+        for _ in range(5):
+            named.submit(gate)
+        shown = '"name":"queued: named","args":{"operations":5}'
+        wait_until(lambda: shown in path.read_text())
+        gate.open()
+        finish(named)
+
+
+def test_queues_are_empty_at_the_end_also_of_streams_that_have_gone(
+    path: Path, device: Device, named: Stream
+) -> None:
+    gone, gate = Stream.create(device, name="gone"), Gate()
+    with clika_runtime.trace(path):
+        for stream in (named, gone):
+            stream.submit(first)
+            stream.submit(gate)
+            # Looked at before it goes.
+            is_shown = f'"queued: {stream.name}"'.__eq__
+            wait_until(lambda: any(map(is_shown, re.findall('"queued: .*?"', path.read_text()))))
+        last = gone.submit(first)
+        del gone, stream
+        gate.open()
+        assert last.result(WATCHDOG) == 1
+        del last
+        finish(named)
+    ends: dict[str, int] = {}
+    for event in events(path):
+        if event["ph"] == "C" and event["name"] != "memory":
+            ends[event["name"]] = event["args"]["operations"]
+    assert ends == {"queued: named": 0, "queued: gone": 0}
+
+
+@pytest.mark.parametrize("dies", ["at once", "after a while"])
+def test_a_process_that_is_killed_leaves_a_readable_file(path: Path, dies: str) -> None:
+    script = """
+        import os, signal, sys, threading, time
+        from pathlib import Path
+        from clika_runtime import Buffer, Device, Stream
+
+        device = Device.parse("cpu")
+        streams = [Stream.create(device, name=f"stream {n}") for n in range(3)]
+        buffer = Buffer.empty(100, device)
+        path, wanted = Path(sys.argv[1]), int(sys.argv[2])
+        while not path.exists() or path.stat().st_size < wanted:
+            for one, two in zip(streams, streams[1:] + streams[:1]):
+                one.wait_stream(two)
+                one.submit(len, [buffer])
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    wanted = {"at once": "1", "after a while": "100000"}[dies]
+    ended = run_python(script, str(path), wanted, env={"CLIKA_TRACE": str(path)}, check=False)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    text = path.read_text()
+    found = repaired(text)
+    check_schema(found)
+    assert len(found) > 2 or dies == "at once"
+    # Wherever the last write was cut off.
+    for cut in range(max(500, len(text) - 300), len(text), 7):
+        assert len(found) - 10 < len(repaired(text[:cut])) <= len(found)
+    page = path.with_suffix(".html")
+    command = [sys.executable, "-m", "clika_runtime", "timeline", str(path), "-o", str(page)]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    if any(event["ph"] == "X" for event in found):
+        assert shown.returncode == 0, shown.stderr
+        assert "was cut off" in shown.stderr
+        assert "stream 2" in page.read_text()

@@ -176,6 +176,14 @@ impl ForeignThread {
             .is_some_and(|turn| self.more || grew(turn))
     }
 
+    /// Tells a trace that the operation that [`next`](Self::next) gave out fails by this, where its
+    /// strand does not.
+    pub fn tell(&self, fault: Fault) {
+        if let (Some(At::Strand { n }), Some(turn)) = (&self.at, &self.turn) {
+            turn.log_fault(*n, fault);
+        }
+    }
+
     /// Ends the operation that [`next`](Self::next) gave out.
     pub fn finish(&mut self, outcome: Result<(), Fault>) {
         let Some(at) = self.at.take() else { return };

@@ -252,7 +252,7 @@ impl Strand {
         read: impl FnOnce(&Inbox) -> R,
     ) -> Result<(R, Start), Refused> {
         self.shared.admit(T::KIND)?;
-        let note = self.shared.log.note(&operation);
+        let note = self.shared.log.note(self, &operation);
         let mut inbox = self.inbox.lock();
         let waits = !awaited.is_empty();
         if waits {
@@ -865,8 +865,12 @@ impl Turn {
     }
 
     /// As [`log_begin`](Self::log_begin), for a thread that runs the operation at hand itself and knows
-    /// what it is.
-    pub(crate) fn log_visit(&self, what: impl FnOnce() -> Description) {
+    /// what it is, or skips it.
+    pub(crate) fn log_visit(
+        &self,
+        what: impl FnOnce() -> Description,
+        skipped: Option<&Arc<Failure>>,
+    ) {
         if !self.0.shared.log.is_on() {
             return;
         }
@@ -875,7 +879,16 @@ impl Turn {
         let mut head = self.0.head.lock();
         if let Some(noted) = &mut head.noted {
             noted.describe(what);
+            skipped.into_iter().for_each(|why| noted.skip(why));
             self.0.shared.log.begin(noted);
+        }
+    }
+
+    /// Tells a trace that operation `n`, the one at hand, fails by this, where the strand does not.
+    pub(crate) fn log_fault(&self, n: u64, fault: Fault) {
+        let failure = self.0.failure_of(n, fault);
+        if let Some(noted) = &mut self.0.head.lock().noted {
+            noted.fail(failure, self.0.id);
         }
     }
 

@@ -2,8 +2,8 @@
 //!
 //! # Protocol
 //! A log is off, or on. While it is on,
-//! * a submission puts a note in front of its operation, under the same lock: what it is called, who
-//!   submitted it and when. A note takes no number; it costs the memory of the queue that it lies in, and
+//! * a submission mentions its strand, if it is the first, and puts a note in front of its operation, under
+//!   the same lock: what it is called, who submitted it and when. A note takes no number; it costs the memory of the queue that it lies in, and
 //!   no more;
 //! * who runs the strand takes the note out and keeps it with the head until the operation has ended. Note
 //!   and times then make a [`Slice`], which goes into the log *before* the timeline advances: whoever
@@ -17,7 +17,7 @@
 //! is held then but the head's.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -26,8 +26,9 @@ use std::time::Instant;
 use crate::failure::{Failure, Fault, Site};
 use crate::operation::{Kind, Operation};
 use crate::point::Position;
+use crate::process::generation;
 use crate::strand::Strand;
-use crate::sync::{AtomicBool, Mutex, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 
 /// What an operation is.
 #[derive(Clone, Debug)]
@@ -76,6 +77,8 @@ pub(crate) struct Noted {
     begun: u64,
     /// It is skipped because of this.
     skipped: Option<Arc<Failure>>,
+    /// It failed by this, and its strand did not.
+    failed: Option<Arc<Failure>>,
 }
 
 impl Operation for Note {
@@ -139,6 +142,8 @@ pub type Reader = fn();
 /// The log of an executor.
 pub struct Log {
     is_on: AtomicBool,
+    /// Which log it is, of all that this process and its parents have turned on.
+    number: AtomicU64,
     start: Instant,
     state: Mutex<State>,
 }
@@ -153,7 +158,10 @@ struct State {
 
 thread_local! {
     static THREAD: RefCell<Option<Arc<str>>> = const { RefCell::new(None) };
+    /// Strands that this thread has mentioned, and in which log: what has been need not be looked for again.
+    static MENTIONED: [Cell<(u64, u64)>; MENTIONS] = const { [const { Cell::new((0, 0)) }; MENTIONS] };
 }
+const MENTIONS: usize = 16;
 
 /// Gives the calling thread a name, for threads that another language made.
 pub fn name_thread(name: &str) {
@@ -174,6 +182,17 @@ pub fn this_thread() -> Arc<str> {
     known.unwrap_or_else(|_| name())
 }
 
+impl State {
+    /// Notes that there is this strand, if a log is kept.
+    fn mention(&mut self, strand: &Arc<Strand>) {
+        if self.reader.is_some() && self.known.insert(strand.id()) {
+            self.strands.push(Arc::downgrade(strand));
+            let mention = Entry::Strand(strand.id(), strand.name());
+            self.entries.push(mention);
+        }
+    }
+}
+
 impl Log {
     /// Entries that make it full.
     const FULL: usize = 1 << 14;
@@ -181,6 +200,7 @@ impl Log {
     pub(crate) fn new() -> Self {
         Self {
             is_on: AtomicBool::new(false),
+            number: AtomicU64::new(generation() << 32),
             start: Instant::now(),
             state: Mutex::new(State::default()),
         }
@@ -203,6 +223,7 @@ impl Log {
             reader: Some(reader),
             ..State::default()
         };
+        self.number.fetch_add(1, Ordering::Relaxed);
         self.is_on.store(true, Ordering::Relaxed);
         true
     }
@@ -239,8 +260,22 @@ impl Log {
 
     /// The note for an operation that is submitted now, if the log is on.
     #[inline]
-    pub(crate) fn note<T: Operation>(&self, operation: &T) -> Option<Note> {
-        self.is_on().then(|| self.note_of(operation.describe()))
+    pub(crate) fn note<T: Operation>(&self, strand: &Arc<Strand>, operation: &T) -> Option<Note> {
+        self.is_on().then(|| {
+            self.mention(strand);
+            self.note_of(operation.describe())
+        })
+    }
+
+    #[cold]
+    fn mention(&self, strand: &Arc<Strand>) {
+        let mention = (self.number.load(Ordering::Relaxed), strand.id());
+        let slot = strand.id() as usize % MENTIONS;
+        let before = MENTIONED.try_with(|mentioned| mentioned[slot].replace(mention));
+        if before != Ok(mention) {
+            // Not the reader's turn: the submitter holds locks.
+            self.state.lock().mention(strand);
+        }
     }
 
     #[cold]
@@ -251,6 +286,7 @@ impl Log {
             submitted: self.now(),
             begun: 0,
             skipped: None,
+            failed: None,
         }))
     }
 
@@ -279,8 +315,9 @@ impl Log {
         noted: Box<Noted>,
         failure: Option<Arc<Failure>>,
     ) {
-        if noted.n != n {
-            // Of one that ended while the log was off.
+        let is_withdrawn = strand.is_inline() && noted.begun == 0;
+        if noted.n != n || is_withdrawn {
+            // Of one that ended while the log was off, or whose thread gave up waiting for its turn.
             return;
         }
         let ended = self.now();
@@ -290,8 +327,15 @@ impl Log {
             submitted,
             begun,
             skipped,
+            failed,
         } = *noted;
-        let is_skipped = skipped.is_some();
+        let failure = failure.or(failed);
+        // One that came to its bytes and found them failed did not run either.
+        let is_of_another = |failure: &Arc<Failure>| {
+            !strand.is_inline()
+                && (failure.origin.strand_id, failure.origin.operation) != (strand.id(), n)
+        };
+        let is_skipped = skipped.is_some() || failure.as_ref().is_some_and(is_of_another);
         let slice = Slice {
             strand: strand.id(),
             n,
@@ -315,12 +359,7 @@ impl Log {
     fn add(&self, strand: &Arc<Strand>, entry: Entry) {
         let mut state = self.state.lock();
         let Some(reader) = state.reader else { return };
-        if state.known.insert(strand.id()) {
-            state.strands.push(Arc::downgrade(strand));
-            state
-                .entries
-                .push(Entry::Strand(strand.id(), strand.name()));
-        }
+        state.mention(strand);
         state.entries.push(entry);
         let is_full = state.entries.len() >= Self::FULL;
         drop(state);
@@ -351,5 +390,14 @@ impl Noted {
 
     pub(crate) fn skip(&mut self, why: &Arc<Failure>) {
         self.skipped = Some(why.clone());
+    }
+
+    /// It failed by this, which on that strand is its own or another's, for which it did not run.
+    pub(crate) fn fail(&mut self, failure: Arc<Failure>, strand: u64) {
+        if (failure.origin.strand_id, failure.origin.operation) == (strand, self.n) {
+            self.failed = Some(failure);
+        } else {
+            self.skipped = Some(failure);
+        }
     }
 }

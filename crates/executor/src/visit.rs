@@ -170,6 +170,17 @@ impl Visitor {
     /// # Panics
     /// If it is not this thread's turn: call it after [`until`](Self::until) returned `true`.
     pub fn enter(self) -> Result<Inside, Arc<Failure>> {
+        self.enter_as(|| Description::of_kind(Kind::Visit))
+    }
+
+    /// As [`enter`](Self::enter); tells a trace what the operation is, if there is one.
+    ///
+    /// # Errors
+    /// As for [`enter`](Self::enter).
+    ///
+    /// # Panics
+    /// As for [`enter`](Self::enter).
+    pub fn enter_as(self, what: impl FnOnce() -> Description) -> Result<Inside, Arc<Failure>> {
         let slot = std::mem::replace(&mut *self.baton.slot.lock(), Slot::Withdrawn);
         let turn = match slot {
             Slot::Given(turn) => turn,
@@ -177,7 +188,9 @@ impl Visitor {
             Slot::Empty | Slot::Withdrawn => panic!("it is not this thread's turn"),
         };
         let n = self.point.n();
-        match turn.failure_at(n) {
+        let failure = turn.failure_at(n);
+        turn.log_visit(what, failure.as_ref());
+        match failure {
             Some(failure) => {
                 turn.strand().meter.skip();
                 turn.finish(n, Ok(()));
@@ -223,10 +236,10 @@ pub struct Inside {
 }
 
 impl Inside {
-    /// Tells a trace what the operation is, if there is one.
-    pub fn describe(&self, what: impl FnOnce() -> Description) {
+    /// Tells a trace that the operation fails by this, where its strand does not.
+    pub fn tell(&self, fault: Fault) {
         if let Some(turn) = &self.turn {
-            turn.log_visit(what);
+            turn.log_fault(self.n, fault);
         }
     }
 

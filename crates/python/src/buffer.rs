@@ -742,14 +742,13 @@ fn run_here(py: Python<'_>, stream: &clika_runtime::Stream, transfer: Transfer) 
     let visitor = transfer.enter(stream).map_err(|error| raised(py, &error))?;
     take_turn(py, &visitor)?;
     let point = visitor.point().clone();
-    let inside = match visitor.enter() {
+    let inside = match visitor.enter_as(|| transfer.describe(site.clone())) {
         Ok(inside) => inside,
         Err(failure) => {
             transfer.skip(&failure);
             return Err(skipped(py, "a copy", &failure));
         }
     };
-    inside.describe(|| transfer.describe(site.clone()));
     let failure = detached(py, || transfer.perform(site))
         .err()
         .map(|fault| strand.fail_within(point.n(), fault));

@@ -16,11 +16,21 @@ pub(crate) fn fault(exception: &Bound<'_, PyBaseException>, site: &Site) -> Faul
     Fault::new(reason(exception), site.clone())
 }
 
+/// As [`fault`], without the exception: for who only tells of it.
+pub(crate) fn fault_in_words(exception: &Bound<'_, PyBaseException>, site: &Site) -> Fault {
+    let reason = Reason::Foreign(Box::new(()), name_of(exception));
+    Fault::new(reason, site.clone())
+}
+
 /// The reason that an exception is.
 pub(crate) fn reason(exception: &Bound<'_, PyBaseException>) -> Reason {
+    let raised = Box::new(Raised(exception.clone().unbind()));
+    Reason::Foreign(raised, name_of(exception))
+}
+
+fn name_of(exception: &Bound<'_, PyBaseException>) -> String {
     let name = exception.get_type().name();
-    let name = name.map_or_else(|_| "an exception".to_owned(), |name| name.to_string());
-    Reason::Foreign(Box::new(Raised(exception.clone().unbind())), name)
+    name.map_or_else(|_| "an exception".to_owned(), |name| name.to_string())
 }
 
 /// The exception behind a failure, if Python code raised it.

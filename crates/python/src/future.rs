@@ -69,8 +69,10 @@ struct State {
 /// What most futures never need.
 #[derive(Default)]
 struct Extra {
-    /// The name of the function, once the call is gone.
+    /// The name of the function, once the call is gone or a trace wants it.
     name: Option<String>,
+    /// The sizes of its buffers, if a trace wants them.
+    bytes: u64,
     callbacks: Vec<Py<PyAny>>,
     condition: Option<Py<PyAny>>,
     waiters: Option<Py<PyList>>,
@@ -115,6 +117,8 @@ enum Phase {
 pub(crate) struct Resolved {
     /// What the stream is to fail with.
     pub(crate) fault: Option<Fault>,
+    /// What a trace, if there is one, is to be told beside that: why the function failed or did not run.
+    pub(crate) told: Option<Fault>,
     /// Whether somebody is to be told.
     pub(crate) is_watched: bool,
 }
@@ -174,10 +178,14 @@ pub(crate) fn make<'py>(py: Python<'py>, parts: Parts) -> PyResult<Bound<'py, Fu
     PARTS.set(Some(parts));
     let future = class(py)?.bind(py).call0()?.cast_into::<FutureBase>()?;
     collector::forget(&future);
-    if foreign::started().is_some_and(|executor| executor.log().is_on()) {
-        future.get().note_name(py);
+    if is_traced() {
+        future.get().note_for_trace(py);
     }
     Ok(future)
+}
+
+fn is_traced() -> bool {
+    foreign::started().is_some_and(|executor| executor.log().is_on())
 }
 
 impl FutureBase {
@@ -192,22 +200,27 @@ impl FutureBase {
         self.n.store(n, Ordering::Relaxed);
     }
 
-    /// Finds out its name, which asks the function, where no lock is held.
-    fn note_name(&self, py: Python<'_>) {
+    /// Finds out its name, which asks the function, where no lock is held, and its bytes.
+    fn note_for_trace(&self, py: Python<'_>) {
         let name = self.name(py);
-        self.state.with(py, |state| state.extra().name = Some(name));
+        let bytes = self.with_buffers(py, Arguments::bytes);
+        self.state.with(py, |state| {
+            let extra = state.extra();
+            (extra.name, extra.bytes) = (Some(name), bytes);
+        });
     }
 
     /// What a trace tells of it.
     pub(crate) fn describe_to_trace(&self, py: Python<'_>) -> Description {
-        let name = self
-            .state
-            .with(py, |state| state.extra.as_ref()?.name.clone());
+        let (name, bytes) = self.state.with(py, |state| match &state.extra {
+            Some(extra) => (extra.name.clone(), extra.bytes),
+            None => (None, 0),
+        });
         Description {
             name: name.map_or("work".into(), Into::into),
             category: "python",
             site: self.site.clone(),
-            bytes: 0,
+            bytes,
         }
     }
 
@@ -225,6 +238,11 @@ impl FutureBase {
     /// Ends the operation: what it captured is let go, and its future has its result.
     pub(crate) fn resolve(slf: &Bound<'_, Self>, outcome: Outcome<'_>) -> Resolved {
         let (py, this) = (slf.py(), slf.get());
+        let told = if is_traced() {
+            this.told(&outcome)
+        } else {
+            None
+        };
         let (value, exception, fault) = match outcome {
             Outcome::Value(value) => (Some(value.unbind()), None, None),
             Outcome::Raised(exception) => {
@@ -262,7 +280,22 @@ impl FutureBase {
         });
         drop(captured);
         collector::remember(slf);
-        Resolved { fault, is_watched }
+        Resolved {
+            fault,
+            told,
+            is_watched,
+        }
+    }
+
+    /// What the stream's own failure does not tell a trace.
+    fn told(&self, outcome: &Outcome<'_>) -> Option<Fault> {
+        match outcome {
+            Outcome::Raised(exception) if self.isolated => {
+                Some(failure::fault_in_words(exception, &self.site))
+            }
+            Outcome::Refused(failure) => Some(Fault::passed((*failure).clone())),
+            _ => None,
+        }
     }
 
     /// The number of its operation.

@@ -230,6 +230,9 @@ impl Hand {
         };
         let future = future.into_bound(py);
         let resolved = FutureBase::resolve(&future, outcome);
+        if let Some(fault) = resolved.told {
+            self.thread.tell(fault);
+        }
         let outcome = resolved.fault.map_or(Ok(()), Err);
         if resolved.is_watched {
             self.thread.finish(outcome);

@@ -130,11 +130,8 @@ fn enter_in_turn(
     let visitor = visitor.map_err(|error| raised(py, &error))?;
     take_turn(py, &visitor)?;
     future.get().submitted(visitor.point().n());
-    match visitor.enter() {
-        Ok(inside) => {
-            inside.describe(|| future.get().describe_to_trace(py));
-            Ok(Some(Place::Turn(inside)))
-        }
+    match visitor.enter_as(|| future.get().describe_to_trace(py)) {
+        Ok(inside) => Ok(Some(Place::Turn(inside))),
         Err(failure) => {
             FutureBase::resolve(future, Outcome::Skipped(&failure));
             Ok(None)
@@ -157,6 +154,9 @@ impl Stay {
             foreign::strand(&stream.get().0).fail_within(n, fault);
         }
         if let Place::Turn(inside) = place {
+            if let Some(fault) = resolved.told {
+                inside.tell(fault);
+            }
             inside.finish(Ok(()));
         }
         if resolved.is_watched {

@@ -32,7 +32,8 @@ pub(crate) struct Trace {
 ///
 /// The file is in Chrome's trace format: open it in Perfetto or a browser's own viewer, or make a page of
 /// it by ``clikart timeline``. It has a track for each stream and a slice for each operation that
-/// ended while the trace was being written; wait for the streams before leaving to have them all. There
+/// ended while the trace was being written; wait for the streams before leaving to have them all. What
+/// is in it, a JSON schema says: ``trace.schema.json``, which lies beside this package's code. There
 /// is one trace at a time. ``CLIKA_TRACE=path`` in the environment writes one from the first use of the
 /// runtime to the end of the program.
 ///

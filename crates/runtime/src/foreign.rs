@@ -147,6 +147,12 @@ impl Arguments {
         Self(claims)
     }
 
+    /// The sizes of all of them, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        storage::bytes(&self.0)
+    }
+
     /// Submits `operation` to a created stream, in the order that the buffers ask for. The stream goes
     /// on once the second value is dropped.
     ///

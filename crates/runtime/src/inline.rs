@@ -107,7 +107,7 @@ fn run_in_turn(
     let strand = stream.strand();
     visitor.until(None);
     let point = visitor.point().clone();
-    let inside = match visitor.enter() {
+    let inside = match visitor.enter_as(what) {
         Ok(inside) => inside,
         Err(failure) => {
             storage::skip(claims, &failure);
@@ -115,7 +115,6 @@ fn run_in_turn(
             return Ran { point, failure };
         }
     };
-    inside.describe(what);
     let outcome = work();
     // Asked inside: if the work has acknowledged a failure of its own, it is in the next epoch now,
     // and that failure is over.

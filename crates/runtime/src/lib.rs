@@ -50,6 +50,7 @@ pub mod foreign;
 mod future;
 mod hazard;
 mod inline;
+mod lines;
 mod outcome;
 mod pool;
 mod roster;

@@ -332,6 +332,12 @@ pub struct Claim {
     pub(crate) access: Access,
 }
 
+/// The sizes of all storages of these claims, each of which has one.
+pub(crate) fn bytes(claims: &[Claim]) -> u64 {
+    let sizes = claims.iter().map(|claim| claim.storage.nbytes() as u64);
+    sizes.sum()
+}
+
 /// An operation at the bytes of its claims, from its begin to its end.
 pub struct Held<'a> {
     claims: &'a [Claim],

@@ -101,10 +101,7 @@ pub(crate) fn describe(
             kind.category
         },
         site: site.into(),
-        bytes: claims
-            .iter()
-            .map(|claim| claim.storage.nbytes() as u64)
-            .sum(),
+        bytes: storage::bytes(claims),
     }
 }
 

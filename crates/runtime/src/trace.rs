@@ -10,16 +10,18 @@
 //! * an arrow (`s` to `f`) from what was waited for to what ran next;
 //! * counters (`C`) of the operations that are queued, and of the memory pool, looked at now and then.
 //!
+//! `python/clika_runtime/trace.schema.json` says it all as a JSON schema, and changes with it.
+//!
 //! # Protocol
 //! The executor's log collects entries, and a thread of the trace's own takes them out every few
 //! milliseconds; whoever fills the log takes them out himself and so is held back, and memory stays
 //! bounded. Entries are written in the order of the log, under the writer's lock, which is taken before
 //! the log's.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::fs::{File, TryLockError};
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -33,6 +35,7 @@ use clika_executor::{Failure, generation, with_signals_blocked};
 
 use crate::device::Device;
 use crate::error::Error;
+use crate::lines::Lines;
 use crate::pool::MemoryStats;
 use crate::runtime::{Runtime, runtime, started};
 use crate::wait;
@@ -49,6 +52,7 @@ pub struct Trace {
 /// Begins to write a trace of all streams to a file, which is made anew. There is one trace at a time.
 ///
 /// Open the file in Perfetto or in a browser's own viewer, or make a page of it by `clikart timeline`.
+/// What is in it, a JSON schema says: `trace.schema.json`, which lies in the Python package.
 ///
 /// # Errors
 /// Invalid argument if the file cannot be written, if another process writes to it, or if another trace
@@ -223,10 +227,12 @@ impl Tracer {
             return Ok(());
         };
         let log = runtime.executor.log();
-        log.stop();
         ends.store(true, Ordering::Release);
         thread.thread().unpark();
         let _ = thread.join();
+        // The counters as they are at the end.
+        self.look(runtime);
+        log.stop();
         self.pump(log);
         let writer = self.writer.lock().take();
         let ended = writer.map_or(Ok(()), Writer::end);
@@ -258,11 +264,12 @@ impl Tracer {
         let mut writer = self.writer.lock();
         let cut_off = writer.as_mut().and_then(|writer| {
             let now = log.now();
+            writer.gone(&pending, now);
             for (strand, pending) in pending {
                 writer.queued(strand, pending, now);
             }
             writer.memory(runtime.pool.stats(), now);
-            writer.flush();
+            writer.out.flush();
             writer.cut_off()
         });
         drop(writer);
@@ -322,15 +329,13 @@ fn stop_at_exit() {
 
 /// The file.
 struct Writer {
-    out: BufWriter<File>,
+    out: Lines,
     path: PathBuf,
     tracks: HashMap<u64, Track>,
     memory: Option<MemoryStats>,
     arrows: u64,
     pid: u32,
-    /// The first error. Nothing is written after it.
-    error: Option<io::Error>,
-    /// That has been told to the log.
+    /// That the file is cut off has been told to the log.
     is_told: bool,
 }
 
@@ -339,6 +344,7 @@ struct Writer {
 struct Track {
     name: String,
     queued: u64,
+    is_gone: bool,
     /// The last operations: their numbers, and when they began and ended.
     recent: VecDeque<(u64, u64, u64)>,
     /// What the next operation waited for: the thread of that, and a time within it.
@@ -348,6 +354,13 @@ struct Track {
 impl Track {
     const RECENT: usize = 256;
 
+    fn note(&mut self, n: u64, begun: u64, ended: u64) {
+        if self.recent.len() == Self::RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back((n, begun, ended));
+    }
+
     /// A time inside the operation that ends at or before position `n`.
     fn time_at(&self, n: u64) -> Option<u64> {
         let at = self.recent.partition_point(|recent| recent.0 <= n);
@@ -356,35 +369,15 @@ impl Track {
     }
 }
 
-/// Nanoseconds as microseconds.
-struct Micros(u64);
-
-impl fmt::Display for Micros {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{:03}", self.0 / 1000, self.0 % 1000)
-    }
-}
-
-/// A text in quotes, escaped.
-struct Quoted<'a>(&'a str);
-
-impl fmt::Display for Quoted<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let quoted = serde_json::to_string(self.0).map_err(|_| fmt::Error)?;
-        f.write_str(&quoted)
-    }
-}
-
 impl Writer {
     fn new(file: File, path: PathBuf) -> Self {
         Self {
-            out: BufWriter::with_capacity(1 << 16, file),
+            out: Lines::new(file),
             path,
             tracks: HashMap::new(),
             memory: None,
             arrows: 0,
             pid: std::process::id(),
-            error: None,
             is_told: false,
         }
     }
@@ -397,7 +390,7 @@ impl Writer {
         let start = wall.as_micros().saturating_sub(u128::from(now / 1000));
         let (version, device) = (env!("CARGO_PKG_VERSION"), Device::cpu());
         let workers = runtime.settings.workers;
-        self.raw("[\n");
+        self.out.raw("[").end();
         self.event(format_args!(
             r#""ph":"M","pid":{pid},"tid":0,"name":"process_name","args":{{"name":"clika_runtime"}}"#
         ));
@@ -409,26 +402,26 @@ impl Writer {
     fn end(mut self) -> Result<(), Error> {
         let pid = self.pid;
         // The last event has no comma behind it.
-        self.raw(&format!(
-            r#"{{"ph":"M","pid":{pid},"tid":0,"name":"trace_end","args":{{}}}}"#
-        ));
-        self.raw("\n]\n");
-        self.flush();
-        match self.error {
-            None => Ok(()),
-            Some(error) => Err(Error::device(
+        self.out
+            .formatted(format_args!(
+                r#"{{"ph":"M","pid":{pid},"tid":0,"name":"trace_end","args":{{}}}}"#
+            ))
+            .end();
+        self.out.raw("]").end();
+        self.out.finish().map_err(|error| {
+            Error::device(
                 format!(
                     "the trace file '{}' is cut off: it could not be written",
                     self.path.display()
                 ),
                 Some(Arc::new(error)),
-            )),
-        }
+            )
+        })
     }
 
     /// That the file could not be written from some point on, the first time this is asked then.
     fn cut_off(&mut self) -> Option<String> {
-        let error = self.error.as_ref().filter(|_| !self.is_told)?;
+        let error = self.out.error().filter(|_| !self.is_told)?;
         self.is_told = true;
         Some(format!(
             "the trace file '{}' is cut off here: {error}",
@@ -436,22 +429,16 @@ impl Writer {
         ))
     }
 
-    fn raw(&mut self, text: &str) {
-        if self.error.is_none() {
-            self.error = self.out.write_all(text.as_bytes()).err();
-        }
-    }
-
+    /// An event with these members.
     fn event(&mut self, members: fmt::Arguments<'_>) {
-        if self.error.is_none() {
-            self.error = writeln!(self.out, "{{{members}}},").err();
-        }
+        self.out.formatted(format_args!("{{{members}}},")).end();
     }
 
-    fn flush(&mut self) {
-        if self.error.is_none() {
-            self.error = self.out.flush().err();
-        }
+    /// The first members of an event on a track.
+    fn begin_event(&mut self, phase: &str, tid: u64) -> &mut Lines {
+        let pid = u64::from(self.pid);
+        let out = self.out.raw(phase).raw(r#","pid":"#).number(pid);
+        out.raw(r#","tid":"#).number(tid)
     }
 
     fn entry(&mut self, entry: &Entry) {
@@ -463,10 +450,10 @@ impl Writer {
     }
 
     fn stream(&mut self, id: u64, name: &str) {
-        let (pid, quoted) = (self.pid, Quoted(name));
-        self.event(format_args!(
-            r#""ph":"M","pid":{pid},"tid":{id},"name":"thread_name","args":{{"name":{quoted}}}"#
-        ));
+        let out = self.begin_event(r#"{"ph":"M""#, id);
+        out.raw(r#","name":"thread_name","args":{"name":"#);
+        out.quoted(name).raw("}},").end();
+        let pid = self.pid;
         self.event(format_args!(
             r#""ph":"M","pid":{pid},"tid":{id},"name":"thread_sort_index","args":{{"sort_index":{id}}}"#
         ));
@@ -474,47 +461,52 @@ impl Writer {
     }
 
     fn slice(&mut self, slice: &Slice) {
-        let (pid, tid, n) = (self.pid, slice.strand, slice.n);
+        let (tid, what) = (slice.strand, &slice.what);
         let [submitted, begun, ended] = slice.times;
         let track = self.tracks.entry(tid).or_default();
-        if track.recent.len() == Track::RECENT {
-            track.recent.pop_front();
-        }
-        track.recent.push_back((n, begun, ended));
-        let arrows = if slice.what.category == "wait" {
+        track.note(slice.n, begun, ended);
+        let arrows = if what.category == "wait" {
             vec![]
         } else {
             std::mem::take(&mut track.arrows)
         };
-        let mut more = String::new();
-        if slice.what.bytes > 0 {
-            more += &format!(r#","bytes":{}"#, slice.what.bytes);
+        let out = self.begin_event(r#"{"ph":"X""#, tid);
+        out.raw(r#","ts":"#).micros(begun);
+        out.raw(r#","dur":"#).micros(ended - begun);
+        out.raw(r#","name":"#).quoted(&what.name);
+        out.raw(r#","cat":""#).raw(what.category);
+        out.raw(r#"","args":{"n":"#).number(slice.n);
+        out.raw(r#","submitted":"#).micros(submitted);
+        out.raw(r#","waited":"#)
+            .micros(begun.saturating_sub(submitted));
+        out.raw(r#","worker":"#).quoted(&slice.thread);
+        if what.bytes > 0 {
+            out.raw(r#","bytes":"#).number(what.bytes);
         }
-        if let Some((file, line)) = slice.what.site.line() {
-            more += &format!(r#","site":{}"#, Quoted(&format!("{file}:{line}")));
+        if let Some((file, line)) = what.site.line() {
+            out.raw(r#","site":""#).escaped(file);
+            out.raw(":").number(u64::from(line)).raw("\"");
         }
         if let Some(failure) = &slice.failure {
-            more += &format!(r#","failure":{}"#, Quoted(&told(failure)));
+            out.raw(r#","failure":"#).quoted(&told(failure));
         }
         if slice.is_skipped {
-            more += r#","skipped":true"#;
+            out.raw(r#","skipped":true"#);
         }
-        let (name, category) = (Quoted(&slice.what.name), slice.what.category);
-        let (ts, dur) = (Micros(begun), Micros(ended - begun));
-        let waited = Micros(begun.saturating_sub(submitted));
-        let (submitted, worker) = (Micros(submitted), Quoted(&slice.thread));
-        self.event(format_args!(
-            r#""ph":"X","pid":{pid},"tid":{tid},"ts":{ts},"dur":{dur},"name":{name},"cat":"{category}","args":{{"n":{n},"submitted":{submitted},"waited":{waited},"worker":{worker}{more}}}"#
-        ));
+        out.raw("}},").end();
         for (from, at) in arrows {
-            self.arrows += 1;
-            let (id, at) = (self.arrows, Micros(at));
-            self.event(format_args!(
-                r#""ph":"s","pid":{pid},"tid":{from},"ts":{at},"id":{id},"name":"wait","cat":"wait""#
-            ));
-            self.event(format_args!(
-                r#""ph":"f","bp":"e","pid":{pid},"tid":{tid},"ts":{ts},"id":{id},"name":"wait","cat":"wait""#
-            ));
+            self.drawn((from, at), (tid, begun));
+        }
+    }
+
+    /// An arrow between two tracks, at a time on each.
+    fn drawn(&mut self, from: (u64, u64), to: (u64, u64)) {
+        self.arrows += 1;
+        for (phase, (tid, at)) in [(r#"{"ph":"s""#, from), (r#"{"ph":"f","bp":"e""#, to)] {
+            let id = self.arrows;
+            let out = self.begin_event(phase, tid);
+            out.raw(r#","ts":"#).micros(at).raw(r#","id":"#).number(id);
+            out.raw(r#","name":"wait","cat":"wait"},"#).end();
         }
     }
 
@@ -532,15 +524,33 @@ impl Writer {
     }
 
     fn queued(&mut self, id: u64, pending: u64, now: u64) {
-        let track = self.tracks.entry(id).or_default();
+        // A strand that was mentioned a moment ago may still be in the log.
+        let Some(track) = self.tracks.get_mut(&id) else {
+            return;
+        };
         if std::mem::replace(&mut track.queued, pending) == pending {
             return;
         }
-        let (pid, ts, name) = (self.pid, Micros(now), format!("queued: {}", track.name));
-        let name = Quoted(&name);
-        self.event(format_args!(
-            r#""ph":"C","pid":{pid},"tid":{id},"ts":{ts},"name":{name},"args":{{"operations":{pending}}}"#
-        ));
+        let name = format!("queued: {}", track.name);
+        let out = self.begin_event(r#"{"ph":"C""#, id);
+        out.raw(r#","ts":"#).micros(now);
+        out.raw(r#","name":"#).quoted(&name);
+        out.raw(r#","args":{"operations":"#).number(pending);
+        out.raw("}},").end();
+    }
+
+    /// Ends the tracks of streams that do not live any more: these do. An arrow that leads from one may
+    /// still be in the log, so a track is kept for one look more.
+    fn gone(&mut self, living: &[(u64, u64)], now: u64) {
+        let living: HashSet<u64> = living.iter().map(|(id, _)| *id).collect();
+        let was_gone = |track: &mut Track, is_gone| std::mem::replace(&mut track.is_gone, is_gone);
+        self.tracks.retain(|id, track| {
+            let is_gone = !living.contains(id);
+            !(was_gone(track, is_gone) && is_gone)
+        });
+        let gone = self.tracks.iter().filter(|(_, track)| track.is_gone);
+        let gone: Vec<u64> = gone.map(|(id, _)| *id).collect();
+        gone.into_iter().for_each(|id| self.queued(id, 0, now));
     }
 
     fn memory(&mut self, stats: MemoryStats, now: u64) {
@@ -549,11 +559,14 @@ impl Writer {
         if before.map(shown) == Some(shown(stats)) {
             return;
         }
-        let (pid, ts) = (self.pid, Micros(now));
         let (live, cached) = shown(stats);
-        self.event(format_args!(
-            r#""ph":"C","pid":{pid},"tid":0,"ts":{ts},"name":"memory","args":{{"live":{live},"cached":{cached}}}"#
-        ));
+        let out = self.begin_event(r#"{"ph":"C""#, 0);
+        out.raw(r#","ts":"#).micros(now);
+        out.raw(r#","name":"memory""#)
+            .formatted(format_args!(
+                r#","args":{{"live":{live},"cached":{cached}}}}},"#
+            ))
+            .end();
     }
 }
 

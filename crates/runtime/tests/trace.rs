@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clika_executor::sync::Mutex;
-use clika_runtime::{Buffer, Device, Stream, trace};
+use clika_runtime::{Buffer, Device, Stream, foreign, trace};
 use serde_json::Value;
 
 use crate::process::{AS_IT_IS, alone};
@@ -224,6 +224,28 @@ fn failures_and_what_they_skip_are_marked() {
             .map(|slice| slice.args["skipped"] == true)
             .collect();
         assert_eq!(skipped, [false, false, true, false]);
+    });
+}
+
+#[test]
+fn what_a_default_stream_skips_has_its_name_and_what_is_withdrawn_no_slice() {
+    alone(AS_IT_IS, || {
+        let file = File::new("default");
+        let trace = trace(&file.0).unwrap();
+        let stream = Stream::default_stream(CPU).unwrap();
+        drop(foreign::strand(&stream).visit().unwrap().unwrap());
+        let failed = stream.call(|| panic!("planned")).unwrap();
+        assert!(stream.submit(|| ()).is_err());
+        assert!(failed.wait().is_err());
+        trace.stop().unwrap();
+        let slices = work_of(&file.read(), "default");
+        assert_eq!(slices.iter().map(Slice::n).collect::<Vec<_>>(), [2, 3]);
+        for (slice, skipped) in slices.iter().zip([false, true]) {
+            assert!(slice.name.contains("what_a_default_stream_skips"));
+            assert!(slice.args["site"].as_str().unwrap().contains("trace.rs:"));
+            assert!(slice.args["failure"].as_str().unwrap().contains("planned"));
+            assert_eq!(slice.args["skipped"] == true, skipped);
+        }
     });
 }
 

@@ -182,6 +182,19 @@ impl Model {
         }
     }
 
+    /// What the results of all the work of a stream must be, in order.
+    pub(crate) fn outcomes(&self, stream: usize) -> Vec<Expected> {
+        let of_stream = self
+            .entries
+            .iter()
+            .filter(|entry| entry.at.stream == stream);
+        let outcome = |entry: &Entry| match entry.what {
+            What::Work { id, .. } => Some(self.result(id, entry.at)),
+            What::Wait(_) => None,
+        };
+        of_stream.filter_map(outcome).collect()
+    }
+
     pub(crate) fn is_cancelled(&self, id: Id) -> bool {
         self.entries.iter().any(|entry| {
             matches!(entry.what, What::Work { id: other, cancelled: true, .. } if other == id)

@@ -13,7 +13,7 @@ use crate::journal::Journal;
 use crate::model::{Expected, Mark, Model};
 use crate::waiting::block_on;
 use crate::work::{Id, Work, any_work};
-use crate::{reports, stage};
+use crate::{reports, stage, traced};
 
 /// Picks one of what there is when the step is taken.
 type Pick = u8;
@@ -88,6 +88,8 @@ struct World {
     streams: Vec<(usize, Stream)>,
     events: Vec<Held<Event>>,
     futures: Vec<(Id, Held<Future<u16>>)>,
+    /// The names of all streams, by their numbers in the model.
+    names: Vec<String>,
     model: Model,
     journal: Journal,
 }
@@ -123,8 +125,10 @@ impl World {
     fn new() -> Self {
         let default = Stream::default_stream(Device::cpu()).unwrap();
         let mut model = Model::default();
+        let names = vec![default.name()];
         let streams = vec![(model.create(), default)];
         Self {
+            names,
             streams,
             events: vec![],
             futures: vec![],
@@ -153,8 +157,9 @@ impl World {
     }
 
     fn create(&mut self) {
-        self.streams
-            .push((self.model.create(), Stream::create(Device::cpu()).unwrap()));
+        let stream = Stream::create(Device::cpu()).unwrap();
+        self.names.push(stream.name());
+        self.streams.push((self.model.create(), stream));
     }
 
     fn stream(&self, pick: Pick) -> (usize, Stream) {
@@ -360,8 +365,8 @@ impl World {
         }
     }
 
-    /// Lets go of all handles and checks what happened in all.
-    fn end(mut self) -> Result<(), String> {
+    /// Lets go of all handles and checks what happened in all. What the model and the streams' names are.
+    fn end(mut self) -> Result<(Model, Vec<String>), String> {
         self.synchronize(0, How::Block)?;
         while self.streams.len() > 1 {
             self.drop_stream(1);
@@ -374,11 +379,28 @@ impl World {
         }
         let reports = reports::take();
         self.model.check_runs(&self.journal.read()?)?;
-        self.model.check_reports(&reports)
+        self.model.check_reports(&reports)?;
+        Ok((self.model, self.names))
     }
 }
 
 fn run(program: &Program) -> Result<(), TestCaseError> {
+    play(program).map(drop).map_err(TestCaseError::fail)
+}
+
+fn run_traced(program: &Program) -> Result<(), TestCaseError> {
+    let name = format!("clika-programs-{}.json", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let trace = clika_runtime::trace(&path).unwrap();
+    let checked = play(program).and_then(|(model, names)| {
+        trace.stop().unwrap();
+        traced::check(&path, &model, &names)
+    });
+    std::fs::remove_file(path).unwrap();
+    checked.map_err(TestCaseError::fail)
+}
+
+fn play(program: &Program) -> Result<(Model, Vec<String>), String> {
     let _ = Stream::default_stream(Device::cpu()).unwrap().synchronize();
     reports::take();
     let world = stage::in_turns(
@@ -387,11 +409,17 @@ fn run(program: &Program) -> Result<(), TestCaseError> {
         &program.steps,
         World::take_step,
     );
-    world.and_then(World::end).map_err(TestCaseError::fail)
+    world.and_then(World::end)
 }
 
 #[test]
 fn promise_01_to_10_programs_in_a_known_order_do_what_the_model_says() {
     reports::collect();
     check(2_000, any_program(), run);
+}
+
+#[test]
+fn traces_of_programs_in_a_known_order_tell_what_the_model_says() {
+    reports::collect();
+    check(500, any_program(), run_traced);
 }
