@@ -40,11 +40,16 @@ pub(crate) fn watch_over(
     describe: impl FnOnce() -> String + Send + 'static,
 ) -> Watchdog {
     let (end, ended) = mpsc::channel();
+    let (settle, settled) = mpsc::channel();
     thread::spawn(move || {
+        // A thread's first allocation takes address space, and gives some of it back: tests that limit
+        // that must not see it half way.
+        settle.send(()).unwrap();
         if ended.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
             give_up(limit, &describe());
         }
     });
+    settled.recv().unwrap();
     Watchdog { _ended: end }
 }
 
