@@ -24,7 +24,8 @@
 //! Strands that an operation makes ready stay in the thread's own list ([`keep`])
 //! until the thread starts another operation, and are then published; a hand-over between two
 //! streams costs no lock and no wake-up. The own list is used only while the queue is empty, so
-//! the order in which strands become ready is the order in which they run.
+//! the order in which strands become ready is the order in which they run. A thread that begins to
+//! search, or falls asleep, gives its own list to the queue.
 //!
 //! Shutdown: `close` marks the lane and wakes everyone; threads leave when they next look. What is
 //! left in the queue is the closer's to bury.
@@ -326,6 +327,7 @@ impl Lane {
     /// A busy thread begins to search.
     pub(crate) fn search(&self) {
         let mut state = self.state.lock();
+        self.offer(&mut state);
         state.searching += 1;
         self.hint(&state);
     }
@@ -353,10 +355,15 @@ impl Lane {
 
     /// The first job, the calling thread's own behind the others.
     fn pop(&self, state: &mut State) -> Option<Job> {
+        self.offer(state);
+        state.jobs.pop_front()
+    }
+
+    /// Puts what the calling thread kept for itself behind the others.
+    fn offer(&self, state: &mut State) {
         if let Some(turns) = self.with_local(std::mem::take) {
             state.jobs.extend(turns.into_iter().map(Job::Turn));
         }
-        state.jobs.pop_front()
     }
 
     /// A searching thread looks on briefly, then sleeps until it is needed. `false`: it is counted
@@ -373,7 +380,11 @@ impl Lane {
 
     fn sleep(&self) -> bool {
         let mut state = self.state.lock();
+        // Nobody else could run what the thread took to sleep with it. It may have kept a strand since it
+        // began to search, as code that runs between two operations may submit.
+        self.offer(&mut state);
         if !state.jobs.is_empty() {
+            self.hint(&state);
             return true;
         }
         let superfluous = state.awake() > self.crew.limit;

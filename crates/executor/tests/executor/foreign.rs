@@ -339,6 +339,27 @@ fn promise_12_a_foreign_thread_inside_a_function_ends_it_and_leaves() {
     language.close();
 }
 
+/// Code that runs between two operations, such as a destructor, may submit.
+#[test]
+fn promise_01_what_a_searching_thread_makes_ready_does_not_sleep_with_it() {
+    let executor = executor();
+    let strand = executor.strand(None);
+    assert!(executor.recruit());
+    let mut thread = ForeignThread::arrive(&executor);
+    for round in 1..=3 {
+        assert!(thread.next::<Function>().is_none());
+        let n = strand.push(function(|| ())).unwrap();
+        assert!(thread.rest(), "it has work");
+        let Some(Next::Run(function)) = thread.next::<Function>() else {
+            panic!("the work of round {round} is lost")
+        };
+        (function.work)().unwrap();
+        thread.finish(Ok(()));
+        assert!(strand.has_reached(n));
+    }
+    executor.close();
+}
+
 /// Operations larger than a queue stores inline are given out all the same.
 #[test]
 fn promise_17_a_foreign_operation_may_be_large() {
